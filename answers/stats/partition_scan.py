@@ -1,4 +1,4 @@
-"""Reads the headers of all batches of partitions, in threads.
+"""Reads partitions in threads: the headers of all batches, or all records with their checksums.
 
 Each partition is read as it was when its turn came. Damage is stepped over and reported with the partition.
 """
@@ -6,16 +6,20 @@ Each partition is read as it was when its turn came. Damage is stepped over and 
 from __future__ import annotations
 
 import os
+from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import attrgetter
 from threading import Event
 
 from offsetfs.answers.stats.header_facts import HeaderCollector, HeaderFacts
-from offsetfs.storage import Log, LogDirectories, LogReader, TopicPartition
-from offsetfs.storage.errors import StorageError, sentence
-from offsetfs.storage.records import RUNS, Rows
+from offsetfs.answers.stats.value_facts import ValueFacts, ValueScan
+from offsetfs.storage import Batch, Log, LogDirectories, LogReader, TopicPartition
+from offsetfs.storage.errors import UNREADABLE, StorageError, sentence
+from offsetfs.storage.records import COLUMNS, HEADER_COLUMNS, HEADER_SIZE, MAGIC, OFFSET_DELTA, RUNS, RecordSketch, Rows
 
 THREADS_MAX = 16
 DAMAGE_SHOWN_MAX = 100
@@ -33,6 +37,10 @@ class PartitionFacts:
     """The size of all segments, which may begin below the start offset."""
     segments: int = 0
     headers: HeaderFacts = field(default_factory=HeaderFacts)
+    values: ValueFacts | None = None
+    """None if only headers were read."""
+    inflated_bytes: Counter[str] = field(default_factory=Counter)
+    """Bytes by codec, if they were not compressed; empty if only headers were read."""
     damage: list[str] = field(default_factory=list)
     damaged_places: int = 0
     remote_note: str | None = None
@@ -53,54 +61,96 @@ class Stopped(Exception):
     """The scan was given up."""
 
 
+@dataclass(slots=True)
+class ScanResult:
+    """All partitions, in the order in which they were given; with records read also their sums."""
+
+    partitions: list[PartitionFacts]
+    topics: dict[str, ValueFacts]
+    total: ValueFacts | None
+
+
 def scan_partitions(
     directory: LogDirectories,
     partitions: Sequence[TopicPartition],
+    *,
+    reads_values: bool = False,
     on_bytes: OnBytes = lambda done, total: None,
     threads: int | None = None,
-) -> list[PartitionFacts]:
-    """Read the partitions, and return what was found in each, in the given order.
+) -> ScanResult:
+    """Read the partitions, sorted by topic: headers, or all records.
 
-    Damage and partitions that do not open are in the result. OSError only if no thread can be started.
+    Damage and partitions that do not open are in the result. OSError only if no thread can be started. Memory: a sketch
+    (`SKETCH_BYTES`) for each thread and for two topics, and some numbers for each partition.
     """
     stop = Event()
     count = threads or min(len(os.sched_getaffinity(0)), THREADS_MAX)
     found: dict[TopicPartition, PartitionFacts] = {}
+    sums = _Sums(Counter(each.topic for each in partitions)) if reads_values else None
     done = 0
     waiting = iter(partitions)
     with ThreadPoolExecutor(count, "stats") as pool:
 
-        def submit(number: int) -> Iterator[Future[PartitionFacts]]:
+        def submit(number: int) -> Iterator[Future[tuple[PartitionFacts, ValueScan | None]]]:
             for partition in islice(waiting, number):
-                yield pool.submit(scan_partition, directory, partition, stop)
+                yield pool.submit(scan_partition, directory, partition, stop, reads_values=reads_values)
 
         running = set(submit(count))
         try:
             while running:
                 ended, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in ended:
-                    facts = future.result()
+                    facts, values = future.result()
                     found[facts.partition] = facts
+                    if sums is not None:
+                        sums.add(facts.partition.topic, values)
                     done += facts.log_bytes
                     on_bytes(done, done)
                 running |= set(submit(len(ended)))
         finally:
             stop.set()
-    return [found[partition] for partition in partitions]
+    ordered = [found[partition] for partition in partitions]
+    return ScanResult(ordered, {}, None) if sums is None else ScanResult(ordered, sums.topics, sums.total)
 
 
-def scan_partition(directory: LogDirectories, partition: TopicPartition, stop: Event) -> PartitionFacts:
+class _Sums:
+    """Joins the sketches of partitions; that of a topic is kept until its last partition was read."""
+
+    def __init__(self, left: Counter[str]) -> None:
+        """`left`: the number of the partitions of each topic."""
+        self.topics: dict[str, ValueFacts] = {}
+        self._left = left
+        self._open: dict[str, RecordSketch] = {}
+        self._total = RecordSketch()
+
+    def add(self, topic: str, values: ValueScan | None) -> None:
+        sketch = self._open.setdefault(topic, RecordSketch())
+        if values is not None:
+            sketch.merge(values.sketch.state)
+        self._left[topic] -= 1
+        if not self._left[topic]:
+            self.topics[topic] = ValueFacts.of(sketch)
+            self._total.merge(self._open.pop(topic).state)
+
+    @property
+    def total(self) -> ValueFacts:
+        return ValueFacts.of(self._total)
+
+
+def scan_partition(
+    directory: LogDirectories, partition: TopicPartition, stop: Event, *, reads_values: bool
+) -> tuple[PartitionFacts, ValueScan | None]:
     """Read one partition. `Stopped` once `stop` is set."""
-    facts = PartitionFacts(partition)
+    facts, values = PartitionFacts(partition), ValueScan() if reads_values else None
     try:
         with directory.directory_of(partition).borrowed(partition) as log:
-            _read_headers(log, facts, stop)
+            _read(log, facts, values, stop)
     except (StorageError, OSError) as error:
         facts.failure = sentence(error)
-    return facts
+    return facts, values
 
 
-def _read_headers(log: Log, facts: PartitionFacts, stop: Event) -> None:
+def _read(log: Log, facts: PartitionFacts, values: ValueScan | None, stop: Event) -> None:
     segments = log.snapshot()
     facts.start_offset, facts.end_offset = log.log_start_offset, log.next_offset
     facts.log_bytes, facts.segments = sum(segment.size for segment in segments), len(segments)
@@ -115,11 +165,24 @@ def _read_headers(log: Log, facts: PartitionFacts, stop: Event) -> None:
         on_lost=facts.note_damage,
         runs=RUNS,
     )
+    try:
+        for rows in _header_rows(log, reader, facts) if values is None else _value_rows(reader, facts, values):
+            if stop.is_set():
+                raise Stopped
+            collector.add(rows)
+    finally:
+        facts.headers = collector.finish()
+        if values is not None:
+            facts.values, facts.inflated_bytes = ValueFacts.of(values.sketch), values.inflated_bytes
+            facts.headers.earliest_ms = values.earliest_ms
+
+
+# --- headers ---------------------------------------------------------------------------------------------------------
+
+
+def _header_rows(log: Log, reader: LogReader, facts: PartitionFacts) -> Iterator[array[int]]:
     for rows in reader.headers():
-        if stop.is_set():
-            raise Stopped
-        collector.add(_from_start(log, rows, facts).numbers)
-    facts.headers = collector.finish()
+        yield _from_start(log, rows, facts).numbers
 
 
 def _from_start(log: Log, rows: Rows, facts: PartitionFacts) -> Rows:
@@ -129,3 +192,46 @@ def _from_start(log: Log, rows: Rows, facts: PartitionFacts) -> Rows:
         return rows
     reader = LogReader(log, start=start, stop=rows.first_end, isolation="raw", on_damage=facts.note_damage)
     return rows.beginning_at(start, sum(1 for _ in reader.records()))
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def _value_rows(reader: LogReader, facts: PartitionFacts, values: ValueScan) -> Iterator[array[int]]:
+    """Add the records of data to the sketch; yield the header of each batch, with the number of its records."""
+    for batch, first, _ in reader.slices():
+        header = batch.header
+        try:
+            if header.is_control:
+                yield _row(batch, header.base_offset, header.count)
+                continue
+            rows, base_offset = batch.rows(), int(batch.base_offset)
+            if base_offset < first:
+                rows, base_offset = _rows_from(rows, first - header.base_offset), first
+            payload = batch.payload()
+        except UNREADABLE as error:
+            facts.note_damage(batch.placed(error))
+            continue
+        least, _ = values.sketch.add_rows(payload, rows, header.base_offset)
+        if rows:
+            values.note_time(batch.timestamp_of(least))
+        overhead = HEADER_SIZE if header.magic == MAGIC else 0
+        values.inflated_bytes[header.codec_name] += len(payload) + overhead
+        yield _row(batch, base_offset, len(rows) // COLUMNS)
+
+
+def _rows_from(rows: array[int], delta: int) -> array[int]:
+    """Return the rows from an offset delta on."""
+    begin = next((row for row in range(0, len(rows), COLUMNS) if rows[row + OFFSET_DELTA] >= delta), len(rows))
+    return rows[begin:]
+
+
+def _row(batch: Batch, base_offset: int, count: int) -> array[int]:
+    header = batch.header
+    row = array("q", [batch.position or 0, *_fields_of(header)])
+    row[_BASE_OFFSET], row[_LAST_DELTA], row[_COUNT] = base_offset, header.last_offset - base_offset, count
+    return row
+
+
+_fields_of = attrgetter(*HEADER_COLUMNS[1:])
+_BASE_OFFSET, _LAST_DELTA, _COUNT = map(HEADER_COLUMNS.index, ("base_offset", "last_offset_delta", "count"))

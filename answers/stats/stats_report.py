@@ -21,6 +21,8 @@ from offsetfs.answers.stats.codec_samples import CodecSample, bytes_saved, sampl
 from offsetfs.answers.stats.due_tasks import DueTasks, due_tasks
 from offsetfs.answers.stats.header_facts import HeaderFacts
 from offsetfs.answers.stats.partition_scan import OnBytes, PartitionFacts, scan_partitions
+from offsetfs.answers.stats.value_facts import ValueFacts
+from offsetfs.answers.stats.value_tables import value_facts, value_histograms, value_notes, value_tables
 from offsetfs.storage import LogDirectories, TopicPartition
 from offsetfs.storage.errors import counted
 from offsetfs.storage.records import CODECS
@@ -39,25 +41,30 @@ def stats_report(
     directory: LogDirectories,
     partitions: Sequence[TopicPartition],
     names: Sequence[str] = (),
+    *,
+    reads_values: bool = False,
     on_bytes: OnBytes = lambda done, total: None,
 ) -> tuple[Report, bool]:
     """Return the report on partitions, sorted by topic; and whether all of them could be read.
 
     `names`: the topics and partitions that were asked for; without names all.
     """
-    found = scan_partitions(directory, partitions, on_bytes)
+    scan = scan_partitions(directory, partitions, reads_values=reads_values, on_bytes=on_bytes)
+    found = scan.partitions
     topics = [TopicFacts(topic, list(group)) for topic, group in groupby(found, lambda each: each.partition.topic)]
     largest = sorted(topics, key=lambda each: -each.headers.bytes)[:RECOMPRESSED_TOPICS_MAX]
     for topic in topics:
         topic.sample(directory, recompresses=topic in largest)
+        topic.values = scan.topics.get(topic.topic)
     due = due_tasks(directory, partitions)
     report = Report(
         verb="stats",
         subject=" ".join((directory.path, *names)),
-        facts=_facts(topics, found, due),
+        facts=[*_facts(topics, found, due, reads_values=reads_values), *value_facts(scan.total)],
         tables=[
             _topics_table(topics),
             _partitions_table(found),
+            *value_tables(scan),
             _codecs_table(topics),
             _other_codecs_table(largest),
             _producers_table(topics),
@@ -65,10 +72,10 @@ def stats_report(
             _time_gaps_table(found),
             _due_table(due),
         ],
-        histograms=_histograms(topics),
+        histograms=[*_histograms(topics), *value_histograms(scan.total)],
         findings=list(_findings(found)),
-        unseen=list(_unseen(directory, found, due)),
-        notes=list(_notes(topics, due)),
+        unseen=list(_unseen(directory, found, due, reads_values=reads_values)),
+        notes=[*_notes(topics), *value_notes(scan.total)],
     )
     return report, all(each.failure is None for each in found) and not directory.failures
 
@@ -83,6 +90,7 @@ class TopicFacts:
         for each in partitions:
             self.headers.merge(each.headers)
         self.log_bytes = sum(each.log_bytes for each in partitions)
+        self.values: ValueFacts | None = None
         self.samples: dict[str, CodecSample] = {}
 
     def sample(self, directory: LogDirectories, *, recompresses: bool) -> None:
@@ -103,14 +111,22 @@ class TopicFacts:
 
     @property
     def ratio(self) -> float | None:
-        """Bytes before compression by bytes in the log, from the sample of each codec."""
+        """Bytes before compression by bytes in the log."""
         inflated = 0.0
-        for codec, counted_batches in self.headers.codecs.items():
-            sample = self.samples.get(codec)
-            if sample is None or sample.ratio is None:
+        for codec, batches in self.headers.codecs.items():
+            ratio = self.ratio_of(codec)
+            if ratio is None:
                 return None
-            inflated += counted_batches.bytes * sample.ratio
+            inflated += batches.bytes * ratio
         return inflated / self.headers.bytes if self.headers.bytes else None
+
+    def ratio_of(self, codec: str) -> float | None:
+        """Return the ratio of one codec: of all batches if they were read, else of the sample."""
+        if self.values is not None:
+            return _quotient(
+                sum(each.inflated_bytes[codec] for each in self.partitions), self.headers.codecs[codec].bytes
+            )
+        return self.samples[codec].ratio if codec in self.samples else None
 
 
 def _sum_of(topics: Sequence[TopicFacts]) -> HeaderFacts:
@@ -120,11 +136,13 @@ def _sum_of(topics: Sequence[TopicFacts]) -> HeaderFacts:
     return total
 
 
-def _facts(topics: Sequence[TopicFacts], found: Sequence[PartitionFacts], due: DueTasks) -> list[Fact]:
+def _facts(
+    topics: Sequence[TopicFacts], found: Sequence[PartitionFacts], due: DueTasks, *, reads_values: bool
+) -> list[Fact]:
     total = _sum_of(topics)
     freed = sum(task.bytes for task in due.tasks if task.task == "retention")
     return [
-        Fact("depth", "looked at", "headers of all batches"),
+        Fact("depth", "looked at", "all records" if reads_values else "headers of all batches"),
         Fact("topics", "topics", len(topics), _COUNT),
         Fact("partitions", "partitions", len(found), _COUNT),
         Fact("segments", "segments", sum(each.segments for each in found), _COUNT),
@@ -230,7 +248,7 @@ def _codecs_table(topics: Sequence[TopicFacts]) -> Table:
     for topic in topics:
         for codec, batches in topic.headers.codecs.items():
             sample = topic.samples.get(codec, CodecSample())
-            rows.append((topic.topic, codec, batches.batches, batches.bytes, sample.ratio, sample.batches))
+            rows.append((topic.topic, codec, batches.batches, batches.bytes, topic.ratio_of(codec), sample.batches))
     rows.sort(key=lambda row: (-row[3], row[0]))  # type: ignore[operator]
     return Table("codecs", "Codecs", columns, rows, 5)
 
@@ -338,8 +356,11 @@ def _findings(found: Sequence[PartitionFacts]) -> Iterator[Diagnosis]:
             )
 
 
-def _unseen(directory: LogDirectories, found: Sequence[PartitionFacts], due: DueTasks) -> Iterator[str]:
-    yield "keys and values; --values reads them"
+def _unseen(
+    directory: LogDirectories, found: Sequence[PartitionFacts], due: DueTasks, *, reads_values: bool
+) -> Iterator[str]:
+    if not reads_values:
+        yield "keys and values; --values reads them"
     for path, error in directory.failures.items():
         yield f"{path}: {error}"
     for each in found:
@@ -355,7 +376,7 @@ def _unseen(directory: LogDirectories, found: Sequence[PartitionFacts], due: Due
         yield f"retention of {partition}: {reason}"
 
 
-def _notes(topics: Sequence[TopicFacts], due: DueTasks) -> Iterator[str]:
+def _notes(topics: Sequence[TopicFacts]) -> Iterator[str]:
     total = _sum_of(topics)
     yield "Records of aborted transactions count; control batches do not."
     if total.unknown_sets:
@@ -363,4 +384,5 @@ def _notes(topics: Sequence[TopicFacts], due: DueTasks) -> Iterator[str]:
         yield f"{sets} of message format v0 or v1 have records that headers do not count."
     sampled = sum(sample.batches for topic in topics for sample in topic.samples.values())
     if sampled:
-        yield f"Ratios of compression are those of {counted(sampled, 'sampled batch', 'sampled batches')}."
+        read = "Ratios of compression" if topics[0].values is None else "Savings of other codecs"
+        yield f"{read} are those of {counted(sampled, 'sampled batch', 'sampled batches')}."

@@ -13,8 +13,16 @@ from offsetfs.cli.terminal.reports import ReportForm, report_options
 @click.command("stats", short_help="Show what topics hold: records, sizes, codecs, times.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("names", metavar="[TOPIC[-PARTITION]]...", nargs=-1)
+@click.option("--values", "reads_values", is_flag=True, help="Read all records, for sizes and keys.")
 @report_options
-def command(log_directory: str, names: tuple[str, ...], as_json: bool, html: str | None, shows_all: bool) -> int:
+def command(
+    log_directory: str,
+    names: tuple[str, ...],
+    reads_values: bool,
+    as_json: bool,
+    html: str | None,
+    shows_all: bool,
+) -> int:
     """Show what topics and partitions hold, the largest first: records, bytes, codecs and their ratio, times,
     producers, gaps of offsets and of time, skew between partitions, and what retention would remove now.
 
@@ -22,9 +30,13 @@ def command(log_directory: str, names: tuple[str, ...], as_json: bool, html: str
     beside a broker; it may be an archive. Only the headers of batches are read, and a sample of batches for the ratio
     of compression.
 
+    With --values all records are read: quantiles of sizes, the largest records, distinct and heaviest keys, null
+    values, tombstones, headers. The errors of estimates are in the report.
+
     \b
     offsetfs stats /var/lib/kafka/data
     offsetfs stats /var/lib/kafka/data orders payments-0
+    offsetfs stats /var/lib/kafka/data orders --values
     offsetfs stats s3://backup/kafka --html report.html
     offsetfs stats /var/lib/kafka/data --json | jq '.tables.topics[0]'
 
@@ -38,6 +50,8 @@ def command(log_directory: str, names: tuple[str, ...], as_json: bool, html: str
         present = directory.partitions()
         partitions = resolve_among(log_directory, present, names) if names else list(present)
         with bytes_progress("Counting") as on_bytes:
-            report, is_complete = stats_report(directory, partitions, names, on_bytes)
+            report, is_complete = stats_report(
+                directory, partitions, names, reads_values=reads_values, on_bytes=on_bytes
+            )
     code = form.show(report)
     return code if is_complete else FAILED

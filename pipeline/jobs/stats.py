@@ -1,8 +1,8 @@
 """`stats`: the size of each partition, and its distribution over keys and time.
 
-Bytes, times and codecs come from batch headers. Keys are counted by their hashes: the number of different keys is an
-estimate (HyperLogLog, with a standard error of 0.8 %), and the number of records of the most frequent key is an upper
-bound (a count of 65,536 groups of keys). Checksums are verified; unreadable batches are counted and left out.
+Bytes, times and codecs come from batch headers. Keys are counted by the sketch of `offsetfs stats`: the number of
+different keys is an estimate (HyperLogLog, with a standard error of 0.8 %), and the number of records of the most
+frequent key is an upper bound. Checksums are verified; unreadable batches are counted and left out.
 """
 
 from __future__ import annotations
@@ -23,15 +23,10 @@ from offsetfs.pipeline.scan import log_left_out, reader_of
 from offsetfs.pipeline.scan_range import Range, ends_of, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.records import COLUMNS, OFFSET_DELTA, TIMESTAMP_DELTA
-from offsetfs.storage.views import SEED_SIZE, deltas_of, hash_rows
+from offsetfs.storage.records import COLUMNS, OFFSET_DELTA, RecordSketch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-REGISTERS = 1 << 14
-GROUPS = 1 << 16
-_SEED = bytes(SEED_SIZE)  # the same in all tasks; colliding keys only change an estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +90,9 @@ def _count(options: ReadOptions, ranges: tuple[Range, ...]) -> Answer:
 
 def _count_range(directory: Any, wanted: Range, options: ReadOptions) -> Answer:
     faults: list[StorageError] = []
-    registers, groups = np.zeros(REGISTERS, np.uint8), np.zeros(GROUPS, np.int64)
+    sketch = RecordSketch()
     codecs: Counter[str] = Counter()
-    records = batches = size = keyed = 0
+    batches = size = 0
     earliest, latest = None, None
 
     def leave_out(error: StorageError) -> None:
@@ -108,33 +103,27 @@ def _count_range(directory: Any, wanted: Range, options: ReadOptions) -> Answer:
         header = batch.header
         try:
             kept = _rows_between(batch.rows(), header.base_offset, first, stop)
-            hashes, _ = hash_rows(batch.payload(), kept, header.base_offset, _SEED, *deltas_of(header))
+            least, greatest = sketch.add_rows(batch.payload(), kept, header.base_offset)
         except StorageError as error:
             leave_out(batch.placed(error))
             continue
         if header.last_offset < wanted.end:  # a batch that a cut runs through belongs to the task of its end
             batches, size = batches + 1, size + header.size
             codecs[header.codec_name] += 1
-        count = len(kept) // COLUMNS
-        records, keyed = records + count, keyed + len(hashes)
-        _note(np.frombuffer(hashes, np.uint64) if hashes else np.zeros(0, np.uint64), registers, groups)
-        if count and header.max_timestamp >= 0:
-            deltas = kept[TIMESTAMP_DELTA::COLUMNS]
-            first = min(batch.timestamp_of(delta) for delta in (min(deltas), max(deltas)))
+        if kept and header.max_timestamp >= 0:
+            first = min(batch.timestamp_of(delta) for delta in (least, greatest))
             earliest = first if earliest is None else min(earliest, first)
             latest = header.max_timestamp if latest is None else max(latest, header.max_timestamp)
     return {
         "name": str(wanted.name),
-        "records": records,
         "batches": batches,
         "bytes": size,
         "earliest": earliest,
         "latest": latest,
-        "keyed": keyed,
         "codecs": codecs,
         "unreadable": len(faults),
-        "registers": base64.b64encode(registers.tobytes()).decode(),
-        "groups": base64.b64encode(groups.tobytes()).decode() if keyed else "",
+        "records": sketch.records,
+        "sketch": base64.b64encode(sketch.state).decode() if sketch.records else "",
     }
 
 
@@ -149,57 +138,31 @@ def _rows_between(rows: Any, base_offset: int, first: int, stop: int) -> Any:
     return kept
 
 
-def _note(hashes: Any, registers: Any, groups: Any) -> None:
-    """Take note of the hashes of keys."""
-    if not len(hashes):
-        return
-    rest = hashes >> np.uint64(14)
-    # The place of the lowest bit that is set, from 1; a bit behind the last one stands for none.
-    lowest = rest | np.uint64(1 << 50)
-    lowest = lowest & (~lowest + np.uint64(1))
-    place = (np.log2(lowest.astype(np.float64)) + 1).astype(np.uint8)
-    np.maximum.at(registers, (hashes & np.uint64(REGISTERS - 1)).astype(np.int64), place)
-    groups += np.bincount((hashes & np.uint64(GROUPS - 1)).astype(np.int64), minlength=GROUPS)
-
-
 # --- in the driver ---------------------------------------------------------------------------------------------------
 
 
 def _together(wanted: Range, parts: list[Answer]) -> PartitionStats:
     mine = [part for part in parts if part["name"] == str(wanted.name)]
     codecs: Counter[str] = Counter()
-    registers, groups = np.zeros(REGISTERS, np.uint8), np.zeros(GROUPS, np.int64)
+    sketch = RecordSketch()
     for part in mine:
         codecs.update(part["codecs"])
-        registers = np.maximum(registers, np.frombuffer(base64.b64decode(part["registers"]), np.uint8))
-        if part["groups"]:
-            groups = groups + np.frombuffer(base64.b64decode(part["groups"]), np.int64)
-    keyed = sum(part["keyed"] for part in mine)
+        if part["sketch"]:
+            sketch.merge(base64.b64decode(part["sketch"]))
+    heaviest = sketch.heavy_keys(1)
     return PartitionStats(
         wanted.topic,
         wanted.partition,
         wanted.start,
         wanted.end,
-        records=sum(part["records"] for part in mine),
+        records=sketch.records,
         batches=sum(part["batches"] for part in mine),
         bytes=sum(part["bytes"] for part in mine),
         earliest_ms=min((part["earliest"] for part in mine if part["earliest"] is not None), default=None),
         latest_ms=max((part["latest"] for part in mine if part["latest"] is not None), default=None),
-        keyed=keyed,
-        distinct_keys=min(_distinct(registers), keyed),
-        hottest_key_records=int(groups.max()),
+        keyed=sketch.keyed,
+        distinct_keys=sketch.distinct_keys,
+        hottest_key_records=heaviest[0].records + sketch.heavy_error if heaviest else 0,
         codecs=dict(codecs),
         unreadable=sum(part["unreadable"] for part in mine),
     )
-
-
-def _distinct(registers: Any) -> int:
-    """Return the estimated number of different hashes: HyperLogLog, and linear counting for small numbers."""
-    empty = int((registers == 0).sum())
-    if empty == REGISTERS:
-        return 0
-    alpha = 0.7213 / (1 + 1.079 / REGISTERS)
-    estimate = alpha * REGISTERS**2 / float((2.0 ** -registers.astype(np.float64)).sum())
-    if estimate <= 2.5 * REGISTERS and empty:
-        estimate = REGISTERS * float(np.log(REGISTERS / empty))
-    return round(estimate)

@@ -30,11 +30,12 @@ if TYPE_CHECKING:  # compiled modules have no stubs; their references have the t
     message_set: ModuleType
     protobuf: ModuleType
     record_json: ModuleType
+    record_sketch: ModuleType
     record_search: ModuleType
     valid_batches: ModuleType
 
 LITTLE_ENDIAN_ONLY = frozenset(
-    ("avro", "column_json", "json_lines", "json_values", "message_set", "protobuf", "record_json")
+    ("avro", "column_json", "json_lines", "json_values", "message_set", "protobuf", "record_json", "record_sketch")
 )
 """Modules that read several bytes at once as a number: their references run on a big-endian machine."""
 

@@ -19,6 +19,10 @@ from offsetfs.storage.records.columns.record_search import IN_VALUE as IN_VALUE
 from offsetfs.storage.records.columns.record_search import contains as contains
 from offsetfs.storage.records.columns.record_search import rows_with as rows_with
 from offsetfs.storage.records.columns.record_search import rows_with_header as rows_with_header
+from offsetfs.storage.records.columns.record_sketch import SKETCH_BYTES as SKETCH_BYTES
+from offsetfs.storage.records.columns.record_sketch import HeavyKey as HeavyKey
+from offsetfs.storage.records.columns.record_sketch import RecordSketch as RecordSketch
+from offsetfs.storage.records.columns.record_sketch import quantile as quantile
 from offsetfs.storage.records.columns.row_walk import Rows as Rows
 from offsetfs.storage.records.comparison import NO_KEY as NO_KEY
 from offsetfs.storage.records.comparison import NULL_VALUE as NULL_VALUE

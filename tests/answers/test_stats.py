@@ -180,6 +180,89 @@ def test_headers_of_a_range_are_those_that_reach_into_it(tmp_path: Path) -> None
             assert [base for each in rows for base in each.column(1)] == bases
 
 
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def test_values_have_sizes_keys_nulls_and_headers(tmp_path: Path, stats: Stats) -> None:
+    records = [
+        Keyed(number, b"k%d" % (number % 4), b"v" * 20, headers=[("h", b"")] * (number % 2)) for number in range(8)
+    ]
+    plant(
+        tmp_path, {0: [keyed(0, *records, codec="zstd"), keyed(8, Keyed(0, b"k1", None), Keyed(1, None, b"x" * 100))]}
+    )
+    code, report, _ = stats(tmp_path, "--values")
+    facts, tables = report["facts"], report["tables"]
+    assert (code, facts["depth"], facts["records"], facts["tombstones"]) == (exit_codes.DONE, "all records", 10, 1)
+    assert (facts["null_share"], facts["keyed_share"], facts["distinct_keys"], facts["header_share"]) == (
+        0.1,
+        0.9,
+        4,
+        0.4,
+    )
+    assert tables["values"][0]["median"] == 20
+    assert tables["values"][0]["largest"] == pytest.approx(100, rel=0.016)
+    assert tables["largest"][0] == {"partition": "orders-0", "offset": 9, "bytes": 100}
+    assert tables["heavy_keys"][0] == {
+        "topic": "orders",
+        "key": "k1",
+        "key_bytes": 2,
+        "records_min": 3,
+        "records_max": 3,
+        "share": 0.3,
+    }
+    assert tables["keys"][0]["replaced_share"] == pytest.approx(5 / 9)
+    assert sum(bar["count"] for bar in report["histograms"]["value_sizes"]) == 9
+    ratios = {row["codec"]: row["ratio"] for row in tables["codecs"]}
+    assert ratios["none"] == 1.0 and ratios["zstd"] > 1
+
+
+@pytest.mark.parametrize("kafka", ["kafka-0.8.2.2", "kafka-0.10.0.1", "kafka-3.6.2", "kafka-4.1"])
+def test_values_of_golden_logs_are_those_that_readers_see(kafka: str, stats: Stats) -> None:
+    golden = Path(__file__).parents[1] / "golden" / kafka
+    code, report, _ = stats(golden, "--values")
+    by_headers = {row["partition"]: row for row in stats(golden)[1]["tables"]["partitions"]}
+    assert code == exit_codes.DONE
+    rows = {row["partition"]: row for row in report["tables"]["partitions"]}
+    with contextlib.closing(LogDirectory.open(str(golden), read_only=True)) as directory:
+        for partition in directory.partitions():
+            wanted = list(LogReader(directory.log(partition)).records())
+            row = rows[str(partition)]
+            assert row["records"] == len(wanted)
+            times = [each.timestamp for each in wanted if each.timestamp >= 0]
+            assert (row["oldest"], row["newest"]) == (min(times, default=None), max(times, default=None))
+            header = by_headers[str(partition)]
+            assert header["records"] in (None, len(wanted))
+            assert header["bytes"] == row["bytes"]
+
+
+@pytest.mark.damages
+def test_a_damaged_record_is_left_out_and_the_header_still_counts_without_values(tmp_path: Path, stats: Stats) -> None:
+    damaged = bytearray(batch(1, b"b"))
+    damaged[-1] ^= 1
+    plant(tmp_path, {0: [batch(0, b"a"), bytes(damaged)], 2: [batch(2, b"c")]})
+    code, report, _ = stats(tmp_path, "--values")
+    assert (code, report["facts"]["records"], report["findings"][0]["kind"]) == (1, 2, "unreadable-batches")
+    assert report["tables"]["offset_gaps"] == [{"partition": "orders-0", "offsets": 1, "first": 1, "next_offset": 2}]
+
+
+def test_values_below_the_start_of_the_log_do_not_count(tmp_path: Path, stats: Stats) -> None:
+    plant(tmp_path, {0: [batch(0, *[b"x"] * 10), batch(10, b"y")]}, log_start=4)
+    _, report, _ = stats(tmp_path, "--values")
+    assert (report["facts"]["records"], report["facts"]["missing_offsets"]) == (7, 0)
+
+
+def test_keys_that_are_no_text_and_that_control_terminals_are_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant(tmp_path, {0: [keyed(0, Keyed(0, b"\xff\x1b[2J<b>", b"1"), Keyed(1, b"\xff\x1b[2J<b>", b"2"))]})
+    capsys.readouterr()
+    assert run(["stats", str(tmp_path), "--values", "--html", "-"]) == exit_codes.DONE
+    page = capsys.readouterr().out
+    assert "\x1b" not in page and "<b>" not in page and "&lt;b&gt;" in page
+    assert run(["stats", str(tmp_path), "--values"]) == exit_codes.DONE
+    assert "\x1b" not in capsys.readouterr().out
+
+
 # --- times -----------------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +311,7 @@ def test_what_the_page_says_of_old_sets_and_unknown_settings_is_so(tmp_path: Pat
     golden = Path(__file__).parents[1] / "golden" / "kafka-0.10.0.1"
     code, report, _ = stats(golden)
     assert (code, report["facts"]["records"]) == (exit_codes.DONE, None)
+    assert "Quantiles of sizes are within 1.6 %; distinct keys have a standard error of 0.8 %." in page
     assert any("the settings are elsewhere" in sentence for sentence in report["unseen"])
     counted = {row["partition"]: row["records"] for row in report["tables"]["partitions"]}
     assert (counted["v1-none-0"], counted["v1-gzip-0" if "v1-gzip-0" in counted else "v1-lz4-0"]) == (50, None)

@@ -27,6 +27,7 @@ from offsetfs.storage.native import key_hash as native_key_hash
 from offsetfs.storage.native import message_set as native_message_set
 from offsetfs.storage.native import record_json as native_record_json
 from offsetfs.storage.native import record_search as native_record_search
+from offsetfs.storage.native import record_sketch as native_record_sketch
 from offsetfs.storage.native import valid_batches as native_valid_batches
 from offsetfs.storage.records.columns.columns import KEY, VALUE
 from offsetfs.storage.records.format import batch_row, record_row
@@ -44,6 +45,7 @@ from offsetfs.storage.reference import key_hash as reference_key_hash
 from offsetfs.storage.reference import message_set as reference_message_set
 from offsetfs.storage.reference import record_json as reference_record_json
 from offsetfs.storage.reference import record_search as reference_record_search
+from offsetfs.storage.reference import record_sketch as reference_record_sketch
 from offsetfs.storage.reference import valid_batches as reference_valid_batches
 
 _LONG_MAX = 2**63 - 1
@@ -111,6 +113,14 @@ def sealed(data: bytes) -> bytes:
     return bytes(block)
 
 
+def _sketched(module: ModuleType, payload: bytes, rows: array[int], base: int) -> tuple[tuple[int, int], bytes]:
+    state, other = (bytearray(reference_record_sketch.STATE_BYTES) for _ in range(2))
+    times = module.add_rows(state, payload, rows, base)
+    module.add_rows(other, payload, rows[: record_row.COLUMNS], base)
+    module.merge(state, other)
+    return times, bytes(state)
+
+
 def _records(payload: bytes, count: int, base: int, last_delta: int) -> None:
     for ask in (
         lambda module: module.scan(payload, count).tolist(),
@@ -161,6 +171,7 @@ def _records(payload: bytes, count: int, base: int, last_delta: int) -> None:
         lambda module: module.rows_with_header(payload, rows, payload[-1:], None).tolist(),
     ):
         _same(ask, native_record_search, reference_record_search)
+    _same(lambda module: _sketched(module, payload, rows, base), native_record_sketch, reference_record_sketch)
     keys = reference_columns.gather(payload, rows, KEY)
     _same(lambda module: module.spread_keys(keys, count, 7).tolist(), native_columns, reference_columns)
     _same(lambda module: _encoded(module, payload, rows), native_columns, reference_columns)

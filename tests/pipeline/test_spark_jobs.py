@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -43,6 +44,30 @@ def test_stats_counts_what_the_library_reads(spark: Any, golden: Path) -> None:
             assert counted.hottest_key_records >= max(keys.values(), default=0)
             assert counted.latest_ms == max(record.timestamp for record in wanted)
             assert counted.bytes == sum(batch.header.size for batch in partition.batches())
+
+
+def test_the_job_and_the_command_count_the_same(spark: Any, golden: Path) -> None:
+    from offsetfs.answers.stats.partition_scan import scan_partitions
+    from offsetfs.pipeline.jobs.stats import stats
+    from offsetfs.storage import LogDirectories
+
+    found = {(each.topic, each.partition): each for each in stats(spark, str(golden)).partitions}
+    with contextlib.closing(
+        LogDirectories.open([str(golden)], lambda path: LogDirectory.open(path, read_only=True))
+    ) as directory:
+        partitions = [each for each in directory.partitions() if (each.topic, each.partition) in found]
+        scan = scan_partitions(directory, partitions, reads_values=True)
+    assert len(scan.partitions) == len(found)
+    for each in scan.partitions:
+        counted, headers, values = found[each.partition.topic, each.partition.partition], each.headers, each.values
+        assert values is not None
+        assert (each.start_offset, each.end_offset) == (counted.start_offset, counted.end_offset)
+        assert (headers.records, headers.batches, headers.bytes) == (counted.records, counted.batches, counted.bytes)
+        assert (headers.earliest_ms, headers.latest_ms) == (counted.earliest_ms, counted.latest_ms)
+        assert (values.keyed, values.distinct_keys) == (counted.keyed, counted.distinct_keys)
+        heaviest = values.heavy_keys[0].records + values.heavy_error if values.heavy_keys else 0
+        assert heaviest == counted.hottest_key_records
+        assert {codec: count.batches for codec, count in headers.codecs.items()} == counted.codecs
 
 
 def test_stats_is_the_same_however_the_work_is_cut(spark: Any, golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from array import array
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from offsetfs.storage.records.format import batch_row, chain, codec, record_row,
 from offsetfs.storage.records.format.batch import build, read_batch
 from offsetfs.storage.records.format.batch_cursor import BatchCursor
 from offsetfs.storage.records.format.batch_header import seal_checksum
+from offsetfs.storage.reference import record_sketch
 from offsetfs.storage.reference.codec import EncodableRecord
 from offsetfs.storage.reference.compaction import NO_SPACE, OTHER, SLOT_SIZE
 from offsetfs.storage.reference.dump import LineStyle
@@ -251,6 +253,14 @@ def json_lines_to_spread(draw: st.DrawFn) -> tuple[bytes, int, int, JsonRules]:
         fields = {"timestamp": draw(st.integers(-1, 9)), "partition": draw(PARTITION), **shown}
         lines += json.dumps({"key_b64": None if key is None else b64encode(key).decode(), **fields}).encode() + b"\n"
     return lines, draw(st.integers(1, 5)), draw(st.integers(30, 200)), JsonRules(NOW, **flags)
+
+
+def sketched(module: ModuleType, given: Any) -> tuple[Any, bytes]:
+    state, other = bytearray(record_sketch.STATE_BYTES), bytearray(record_sketch.STATE_BYTES)
+    times = module.add_rows(state, *given, 2**63 - 3)
+    module.add_rows(other, *given, 5)
+    module.merge(state, other)
+    return times, bytes(state)
 
 
 @st.composite
@@ -622,6 +632,7 @@ COMPARISONS = {
         },
         300,
     ),
+    "sketches of rows": Comparison("record_sketch", rows_of_columns(), {"add_rows": sketched}, 100),
     "rows with some bytes": Comparison(
         "record_search",
         st.tuples(rows_of_columns(), st.binary(max_size=2), st.none() | st.binary(max_size=1)),

@@ -1,0 +1,86 @@
+"""What records say about a log: sizes, keys, nulls, headers; as numbers of a sketch that need little memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from offsetfs.storage.records import HeavyKey, RecordSketch, quantile
+
+HEAVY_KEYS_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SizeFacts:
+    """Sizes of keys, or of values that are not null, in bytes. None: there are none."""
+
+    mean: float | None
+    median: int | None
+    p99: int | None
+    largest: int | None
+
+    @classmethod
+    def of(cls, buckets: list[tuple[int, int, int]], size_sum: int) -> SizeFacts:
+        """Return the facts of sizes by bucket: (least size, least beyond, records)."""
+        count = sum(each for _, _, each in buckets)
+        mean = size_sum / count if count else None
+        return cls(mean, quantile(buckets, 0.5), quantile(buckets, 0.99), quantile(buckets, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class ValueFacts:
+    """The facts of a partition, of a topic, or of all."""
+
+    records: int
+    keyed: int
+    distinct_keys: int
+    null_values: int
+    tombstones: int
+    with_headers: int
+    keys: SizeFacts
+    values: SizeFacts
+    largest: Sequence[tuple[int, int]]
+    """Sizes, of key and value, and offsets of the largest records; offsets only count in one partition."""
+    heavy_keys: Sequence[HeavyKey]
+    heavy_error: int
+    value_sizes: Sequence[tuple[int, int, int]]
+
+    @classmethod
+    def of(cls, sketch: RecordSketch) -> ValueFacts:
+        """Return the facts of a sketch as it is now."""
+        value_sizes = sketch.value_size_buckets()
+        return cls(
+            sketch.records,
+            sketch.keyed,
+            sketch.distinct_keys,
+            sketch.null_values,
+            sketch.tombstones,
+            sketch.with_headers,
+            SizeFacts.of(sketch.key_size_buckets(), sketch.key_bytes),
+            SizeFacts.of(value_sizes, sketch.value_bytes),
+            sketch.largest(),
+            sketch.heavy_keys(HEAVY_KEYS_MAX),
+            sketch.heavy_error,
+            value_sizes,
+        )
+
+    @property
+    def replaced_share(self) -> float | None:
+        """The share of the keyed records whose key comes again later: what compaction could remove at most."""
+        return 1 - self.distinct_keys / self.keyed if self.keyed else None
+
+
+@dataclass(slots=True)
+class ValueScan:
+    """What the scan of one partition collects."""
+
+    sketch: RecordSketch = field(default_factory=RecordSketch)
+    inflated_bytes: Counter[str] = field(default_factory=Counter)
+    """Bytes of the batches by codec, if they were not compressed."""
+    earliest_ms: int | None = None
+
+    def note_time(self, timestamp: int) -> None:
+        """Note the time of an early record of a batch, -1 if it has none."""
+        if timestamp >= 0:
+            self.earliest_ms = timestamp if self.earliest_ms is None else min(self.earliest_ms, timestamp)
