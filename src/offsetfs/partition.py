@@ -26,13 +26,14 @@ from offsetfs import arguments
 from offsetfs.appending import Appendable, Appender, NewRecord
 from offsetfs.arguments import Place
 from offsetfs.common.extras import install_command
+from offsetfs.directory_schemas import directory_schemas, renewed
 from offsetfs.storage import Batch, LogDirectory, LogReader, LogView, Record, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, ReadOnlyLog, counted
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from offsetfs.schemas.decoding import TopicDecoder
+    from offsetfs.schemas.decoding import DirectorySchemas, TopicDecoder
 
 POLL_S = 0.005
 """The interval in which a waiting reader looks for new records: writes of other processes are not announced."""
@@ -227,20 +228,41 @@ class Partition:
             time.sleep(pause)
         return True
 
-    def follow(self, start: Place = None, timeout: float | None = None) -> Iterator[Record]:
+    def follow(
+        self,
+        start: Place = None,
+        timeout: float | None = None,
+        *,
+        decode: bool = False,
+        schemas: Sequence[str] = (),
+        mask: Sequence[str] = (),
+        schema_registry: str | None = None,
+    ) -> Iterator[Record]:
         """Yield records from `start` (None: the end) on, waiting for those to come.
+
+        `decode`: as of `read`, with the fields of the version that is the newest when a record comes.
 
         Ends when none came for `timeout` seconds; None: never. Raises as `read`: `OffsetOutOfRange` when retention was
         faster than the reader, or the log was cut below the offset of the reader.
         """
         timeout = arguments.seconds("timeout", timeout)
+        found = directory_schemas(self._directory, decode, schemas, mask, schema_registry)
+        decoder = None if found is None else found.decoder(self.topic, found.reader(self.topic))
         offset = self.end_offset if start is None else self._range(start, None)[1]
-        return self._follow(offset, timeout)
+        return self._follow(offset, timeout, found, decoder)
 
-    def _follow(self, offset: int, timeout: float | None) -> Iterator[Record]:
+    def _follow(
+        self, offset: int, timeout: float | None, schemas: DirectorySchemas | None, decoder: TopicDecoder | None
+    ) -> Iterator[Record]:
         while self.wait(offset, timeout):
             view, first, end = self._range(offset, None)
-            yield from LogReader(view.log, start=first, stop=end, isolation=view.isolation).records()
+            reader = LogReader(view.log, start=first, stop=end, isolation=view.isolation)
+            if schemas is None or decoder is None:
+                yield from reader.records()
+            else:
+                if schemas.refresh():  # a producer registers a schema before it sends a record with it
+                    decoder = renewed(schemas, self.topic, decoder)
+                yield from _decoded_records(self.number, reader, decoder)
             offset = end
 
     # --- appending ---------------------------------------------------------------------------------------------------
@@ -466,28 +488,8 @@ def _decoder(
     registry_word: str | None,
 ) -> TopicDecoder | None:
     """Return the decoder of the values of a topic; None without `decode`. ValueError if there is no schema."""
-    is_decoded = arguments.flag("decode", decode)
-    words, masked = arguments.schema_words(schema_words), arguments.mask_words(mask_words)
-    if registry_word is not None:
-        arguments.text("schema_registry", registry_word, "http://localhost:8081")
-    if not is_decoded:
-        if masked:
-            raise ValueError("mask goes with decode=True: undecoded values have no fields that can be hidden")
-        return None
-    try:
-        from offsetfs.schemas.decoding import DirectorySchemas
-    except ImportError as error:
-        raise ImportError(f"decoding needs pyarrow and numpy: {install_command('arrow')}") from error
-    from offsetfs.schemas.masks import parse_masks
-    from offsetfs.schemas.schema_files import read_schema_files
-
-    topic = partitions[0].topic
-    registry = None
-    if registry_word is not None:
-        from offsetfs.schemas.registry_schemas import open_registry
-
-        registry = open_registry(registry_word)
-    schemas = DirectorySchemas(partitions[0]._directory, read_schema_files(words), parse_masks(masked), registry)
-    schemas.refresh()
-    schemas.check_masks()
-    return schemas.decoder(topic, schemas.reader(topic))
+    schemas, topic = (
+        directory_schemas(partitions[0]._directory, decode, schema_words, mask_words, registry_word),
+        partitions[0].topic,
+    )
+    return None if schemas is None else schemas.decoder(topic, schemas.reader(topic))

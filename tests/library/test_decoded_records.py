@@ -158,3 +158,27 @@ def test_a_mask_that_hides_nothing_is_refused(data: offsetfs.Directory) -> None:
                 call(decode=True, mask=[mask])
     with pytest.raises(ValueError, match="mask goes with decode=True"):
         orders.read(mask=["orders:email"])
+
+
+def test_followed_records_are_decoded_by_schemas_that_come_meanwhile(data: offsetfs.Directory) -> None:
+    orders = data.partition("orders-0")
+    followed = orders.follow(0, 0, decode=True)
+    expected = [decoded(record) for record in orders.read(decode=True)]
+    assert [decoded(next(followed)) for _ in expected] == expected
+    newer = {**ORDER, "fields": [*ORDER["fields"], {"name": "grown", "type": "int", "default": 5}]}
+    register(data, schema_record("orders-value", 2, 8, json.dumps(newer)))
+    value = order(9)
+    orders.extend([offsetfs.NewRecord(b"\0\0\0\0\x08" + value[5:] + b"\x0e"), offsetfs.NewRecord(value)])
+    found = [decoded(record) for record in followed]
+    assert [value and (value["id"], value["grown"]) for value, _ in found] == [(9, 7), (9, 5)]
+
+
+def test_a_follower_keeps_its_fields_if_the_subject_is_deleted(data: offsetfs.Directory) -> None:
+    orders = data.partition("orders-0")
+    followed = orders.follow(timeout=0, decode=True, mask=["orders:email"])
+    register(data, schema_record("orders-value", 1, 7, json.dumps(ORDER), deleted=True))
+    orders.append(order(9))
+    (record,) = followed
+    assert decoded(record)[0] == {"id": 9, "email": None, "at": AT, "labels": {"a": 3}} and record.value is None
+    with pytest.raises(ValueError, match="there is no subject nope-value"):
+        data.create("nope")[0].follow(decode=True)
