@@ -77,7 +77,7 @@ class DecodingPlan:
 
     def __init__(self, options: ReadOptions, schema: spark.StructType | None, directory: ScanDirectories) -> None:
         """`schema`: the columns that are wanted; None: all. `OptionError`."""
-        self._topic = topic = _topic_of(options)
+        self.topic = topic = _topic_of(options)
         self._registry = _checked_registry(options.registry_word)
         try:
             self._files, self._masks = read_schema_files(options.schema_words), parse_masks(options.mask_words)
@@ -111,7 +111,7 @@ class DecodingPlan:
             data: bytes | None = zlib.compress(pickle.dumps(schemas.catalog))
             data = data if data is not None and len(data) <= PLANNED_BYTES_MAX else None
             self._planned = PlannedDecoding(
-                self._topic, self._reader, self._fields, self._files, self._masks, self._registry, data
+                self.topic, self._reader, self._fields, self._files, self._masks, self._registry, data
             )
             self._end = end
         return self._planned

@@ -22,7 +22,7 @@ from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED
 EARLIEST, LATEST = -2, -1
 """The offsets that stand for the two ends of a partition, in JSON and in this module."""
 
-TOPIC_IDS = "~topicIds"
+TOPIC_IDS, COLUMNS = "~topicIds", "~columns"
 """The name in the offsets of a checkpoint that has the ids of the topics. No topic has this name."""
 
 FAILFAST, PERMISSIVE, DROPMALFORMED = "FAILFAST", "PERMISSIVE", "DROPMALFORMED"
@@ -67,6 +67,7 @@ _COMMON = (
     "decode",
     "schemas",
     "schemaRegistry",
+    "schemaLocation",
     "mask",
     "partitionBytes",
     "cache",
@@ -151,6 +152,8 @@ class ReadOptions:
     """Schemas in files, as `read_schema_files` takes them."""
     registry_word: str | None = field(default=None, repr=False)
     """A registry, as `open_registry` takes it; the URL may have a login."""
+    schema_location: str | None = None
+    """The directory that keeps the columns of decoded values."""
     mask_words: tuple[str, ...] = ()
 
     @property
@@ -185,6 +188,7 @@ class ReadOptions:
             decodes=_decodes(given),
             schema_words=_words(given, "schemas", ","),
             registry_word=given.text("schemaRegistry") or None,
+            schema_location=_schema_location(given),
             mask_words=_words(given, "mask", ";"),
         )
 
@@ -360,7 +364,7 @@ def _by_partition(given: _Given, name: str, lowest: int) -> ByPartition:
     wrong = f'option {name}: the value must be a JSON object such as {{"orders":{{"0":23,"1":7}}}}'
     bounds: ByPartition = {}
     for topic, numbers in _json_object(given, name).items():
-        if topic == TOPIC_IDS:
+        if topic in (TOPIC_IDS, COLUMNS):
             continue  # of a checkpoint
         if not isinstance(numbers, dict):
             raise OptionError(wrong)
@@ -434,9 +438,14 @@ def _access(given: _Given) -> ArchiveAccess:
 
 def _decodes(given: _Given) -> bool:
     wanted = given.one_of("decode", "none", ("none", "auto")) == "auto"
-    if not wanted and any(map(given.text, ("schemas", "schemaRegistry", "mask"))):
-        raise OptionError("options schemas, schemaRegistry and mask: go with decode=auto")
+    if not wanted and any(map(given.text, ("schemas", "schemaRegistry", "schemaLocation", "mask"))):
+        raise OptionError("options schemas, schemaRegistry, schemaLocation and mask: go with decode=auto")
     return wanted
+
+
+def _schema_location(given: _Given) -> str | None:
+    text = given.text("schemaLocation")
+    return local_path(text, "option schemaLocation") if text else None
 
 
 def _words(given: _Given, name: str, separator: str) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ A DataFrame is a snapshot: Spark asks for the tasks once, and what is appended a
 pushed down: Spark 4.1 to 4.3 keep a pushed filter for later queries of the same DataFrame.
 
 An offset of a stream is a JSON object, `{"orders": {"0": 42}}`, as in Spark's Kafka source, and the topic ids of the
-partitions under a name that no topic has, `"~topicIds": {"orders": {"0": "…"}}`. Spark stores it in the checkpoint; the
+partitions under a name that no topic has, `"~topicIds": {"orders": {"0": "…"}}`; with decoded values, their types under
+`"~columns"`. Spark stores it in the checkpoint; the
 only state here is the end at which `availableNow` was requested. A partition that is created later is read from its
 beginning. Without a starting offset a stream begins at the earliest record, because Spark asks again for the start if
 the first batch did not complete, and the latest offset would have changed by then.
@@ -33,7 +34,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from offsetfs.pipeline.log_directories import ScanDirectories, opened
-from offsetfs.pipeline.read_options import TOPIC_IDS, ReadOptions
+from offsetfs.pipeline.read_options import COLUMNS, TOPIC_IDS, ReadOptions
 from offsetfs.pipeline.scan_range import (
     DataLoss,
     Range,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 Offsets = dict[str, dict[str, int]]
 Ids = dict[str, dict[str, str]]
 StreamOffset = dict[str, dict[str, Any]]
-"""An offset of the stream as Spark stores it: offsets, and topic ids under `TOPIC_IDS`."""
+"""An offset of the stream as Spark stores it: offsets, topic ids under `TOPIC_IDS`, types under `COLUMNS`."""
 
 
 class Split(InputPartition):
@@ -129,6 +130,12 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def __init__(self, options: ReadOptions, schema: StructType, *, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(options, schema)
+        self._columns: dict[str, str] | None = None
+        value = next((field.dataType for field in schema.fields if field.name == "value"), None)
+        if options.decodes and value is not None:
+            from offsetfs.pipeline.kept_columns import described_columns
+
+            self._columns = described_columns(value)
         self._now = now
         self._target: StreamOffset | None = None
         self._triggered: float | None = None  # when a micro-batch was last let go, by `now`
@@ -137,13 +144,21 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
         with opened(self._options.paths, self._options.access) as directory:
             partitions = selected(directory, self._options.selection)
             check_named(partitions, self._options.start, "starting")
-            return _stream_offset(
-                directory,
-                {
-                    partition: start_of(view_of(directory, partition, self._options), self._options)
-                    for partition in partitions
-                },
-            )
+            offsets = {
+                partition: start_of(view_of(directory, partition, self._options), self._options)
+                for partition in partitions
+            }
+            return self._with_columns(_stream_offset(directory, offsets))
+
+    def _with_columns(self, offset: StreamOffset) -> StreamOffset:
+        return offset if self._columns is None else {**offset, COLUMNS: self._columns}
+
+    def _check_columns(self, start: StreamOffset) -> None:
+        """Raise `OptionError` if the stream had other types before a restart."""
+        if self._columns is not None and COLUMNS in start:
+            from offsetfs.pipeline.kept_columns import check_columns
+
+            check_columns(start[COLUMNS], self._columns)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         least, most = self._options.records_per_trigger_min, self._options.records_per_trigger_max
@@ -152,6 +167,7 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
+        self._check_columns(start)
         target = self._target if self._target is not None else self._ends()
         with opened(self._options.paths, self._options.access) as directory:
             begins = self._begins(directory, start, target)
@@ -159,7 +175,7 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
         if self._waits(begins, end, limit):
             return start
         reached = _limited(begins, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else _no_less(begins, end)
-        return _with_ids(reached, target.get(TOPIC_IDS, {}))
+        return self._with_columns(_with_ids(reached, target.get(TOPIC_IDS, {})))
 
     def _waits(self, begins: Offsets, end: Offsets, limit: ReadLimit) -> bool:
         """Whether more records must arrive before the next micro-batch: as in Kafka's source not for the first one, and
@@ -183,10 +199,8 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
     def _ends(self) -> StreamOffset:
         with opened(self._options.paths, self._options.access) as directory:
             partitions = selected(directory, self._options.selection)
-            return _stream_offset(
-                directory,
-                {partition: view_of(directory, partition, self._options).end_offset() for partition in partitions},
-            )
+            ends = {partition: view_of(directory, partition, self._options).end_offset() for partition in partitions}
+            return self._with_columns(_stream_offset(directory, ends))
 
     def _begins(self, directory: ScanDirectories, start: StreamOffset, end: StreamOffset) -> Offsets:
         """Return the offset at which each partition of `end` is read next. `DataLoss` as of the module."""
@@ -227,6 +241,7 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
             )
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> list[InputPartition]:
+        self._check_columns(start)
         with opened(self._options.paths, self._options.access) as directory:
             begins = self._begins(directory, start, end)
             self._check_none_is_gone(_offsets(start), end)
@@ -296,7 +311,7 @@ def _with_ids(offsets: Offsets, ids: Ids) -> StreamOffset:
 
 
 def _offsets(offset: StreamOffset) -> Offsets:
-    return {topic: numbers for topic, numbers in offset.items() if topic != TOPIC_IDS}
+    return {topic: numbers for topic, numbers in offset.items() if topic not in (TOPIC_IDS, COLUMNS)}
 
 
 def _id_of(offset: StreamOffset, name: TopicPartition) -> str | None:

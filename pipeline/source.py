@@ -43,7 +43,13 @@ class OffsetfsDataSource(DataSource):
         from offsetfs.pipeline.log_directories import opened
 
         with opened(options.paths, options.access) as directory:
-            return schema_of(options, DecodingPlan(options, None, directory).value_type)
+            plan = DecodingPlan(options, None, directory)
+        value = plan.value_type
+        if options.schema_location is not None:
+            from offsetfs.pipeline.kept_columns import kept_type
+
+            value = kept_type(options.schema_location, plan.topic, value)
+        return schema_of(options, value)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from offsetfs.pipeline.reader import Reader

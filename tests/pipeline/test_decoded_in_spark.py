@@ -24,6 +24,7 @@ from offsetfs.pipeline.decoding import DecodingPlan, spark_type
 from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.read_options import OptionError, ReadOptions
 from offsetfs.pipeline.schema import check_schema, schema_of
+from offsetfs.pipeline.source import OffsetfsDataSource
 from offsetfs.storage import LogReader
 
 WHOLE = {
@@ -214,7 +215,7 @@ def test_masked_fields_are_null(logs: Path) -> None:
         ({"schemas": "x"}, "option schemas: x: is neither NAME=FILE nor a directory"),
         ({"schemaRegistry": "ftp://x"}, "option schemaRegistry: a URL of a registry begins with http:// or https://"),
         ({"schemaRegistry": "/nowhere/file"}, "option schemaRegistry: /nowhere/file: No such file"),
-        ({"decode": "none", "mask": "orders:id"}, "options schemas, schemaRegistry and mask: go with decode=auto"),
+        ({"decode": "none", "mask": "orders:id"}, "options schemas, schemaRegistry, schemaLocation and mask: go with"),
         ({"decode": "avro"}, "option decode: 'avro' must be one of none, auto"),
     ],
 )
@@ -231,6 +232,55 @@ def test_a_value_beyond_spark_is_null_with_a_reason() -> None:
     found, why = decoding._row_by_row(seconds, kind, reasons)
     assert [row is not None for row in found.to_pylist()] == [True, False, False]
     assert why.to_pylist() == [None, "the value has a time or number that Spark cannot hold", "unknown"]
+
+
+def streamed(path: Path, start: Any = None, **given: str) -> tuple[list[dict[str, Any]], Any]:
+    """Return the rows of a start of a stream, as Spark runs it, and where it ends. `start`: that of a checkpoint."""
+    source = OffsetfsDataSource({"path": str(path), "subscribe": "orders", "decode": "auto", **given})
+    stream = source.streamReader(source.schema())
+    begin = stream.initialOffset() if start is None else start
+    end = stream.latestOffset(begin, stream.getDefaultReadLimit())
+    splits = stream.partitions(begin, end)
+    return [row for split in splits for batch in stream.read(split) for row in batch.to_pylist()], end
+
+
+@pytest.mark.unit
+def test_a_restarted_stream_keeps_the_columns_of_its_first_start(logs: Path, tmp_path: Path) -> None:
+    place = {"schemaLocation": str(tmp_path / "checkpoint")}
+    before, end = streamed(logs, **place)
+    grow(logs)  # id is long now, and grown is new
+    add(logs, encoded(1, FIRST))
+    after, last = streamed(logs, json.loads(json.dumps(end)), **place)
+    assert [row["offset"] for row in (*before, *after)] == [0, 1, 2, 3, 4]
+    assert before[0]["value"] == after[1]["value"] == WHOLE
+    assert after[0]["value"] is None and "the field id is long" in after[0]["value_error"]
+    assert streamed(logs, last, **place)[0] == []
+
+
+@pytest.mark.unit
+def test_a_restarted_stream_does_not_change_types_silently(logs: Path) -> None:
+    _, end = streamed(logs)
+    same = {**SECOND, "fields": [FIRST["fields"][0], *SECOND["fields"][1:]]}
+    write_schemas(logs, [schema_record("orders-value", 2, 2, json.dumps(same))])
+    add(logs, encoded(2, same, id=7, grown="new"))
+    rows_after, end = streamed(logs, end)  # a field more changes no other
+    assert rows_after[0]["value"] == {**WHOLE, "id": 7, "grown": "new"} or rows_after[0]["value"]["grown"] == "new"
+    write_schemas(logs, [schema_record("orders-value", 3, 3, json.dumps(SECOND))])
+    with pytest.raises(OptionError, match=r"the stream began with value.id as int, which is bigint now: .schema"):
+        streamed(logs, end)
+
+
+@pytest.mark.unit
+def test_kept_columns_of_another_topic_or_damaged_ones_are_refused(logs: Path, tmp_path: Path) -> None:
+    file = tmp_path / "offsetfs-columns.json"
+    for content, reason in (
+        ('{"topic":"users","value":"string"}', "has the columns of users; give another directory"),
+        ('{"topic":"orders","value":{"type":"nope"}}', "is damaged; give another directory"),
+        ("{", "is damaged; give another directory"),
+    ):
+        file.write_text(content)
+        with pytest.raises(OptionError, match=f"^option schemaLocation: {file} {reason}$"):
+            streamed(logs, schemaLocation=str(tmp_path))
 
 
 @pytest.mark.unit
@@ -286,6 +336,25 @@ def test_spark_reads_decoded_values_in_batch_and_stream(spark: Any, logs: Path, 
     add(logs, encoded(2, grown, id=7, grown="new"))
     found = copied()
     assert [row[0] for row in found] == [0, 1, 2, 3] and found[3][1] == 7 and "new" in found[3]
+
+
+@pytest.mark.spark
+def test_spark_restarts_a_stream_with_the_columns_of_its_checkpoint(spark: Any, logs: Path, tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+
+    def copied() -> list[tuple[Any, ...]]:
+        wanted = {"subscribe": "orders", "decode": "auto", "schemaLocation": checkpoint}
+        source = spark.readStream.format("offsetfs").options(**wanted).load(str(logs))
+        writer = source.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+        writer.trigger(availableNow=True).start(str(tmp_path / "copied")).awaitTermination()
+        read = spark.read.parquet(str(tmp_path / "copied"))
+        assert dict(read.select("value.*").dtypes)["id"] == "int" and "grown" not in read.select("value.*").columns
+        return [tuple(row) for row in read.select("offset", "value.id").orderBy("offset").collect()]
+
+    assert copied() == [(0, 1), (1, None), (2, None)]
+    grow(logs)
+    add(logs, encoded(1, FIRST, id=9))
+    assert copied() == [(0, 1), (1, None), (2, None), (3, None), (4, 9)]
 
 
 @pytest.mark.spark
