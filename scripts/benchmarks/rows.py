@@ -6,6 +6,7 @@ import crowds
 import decoded_values
 import lines_in
 import lines_out
+import log_questions
 import mirrors
 import mounts
 import object_storage
@@ -38,7 +39,7 @@ SUBJECTS = {
     "Spark": pipelines.ROWS,
     "SQL": queries.ROWS,
     "Values with a schema": decoded_values.ROWS,
-    "Answers": answers.ROWS,
+    "Answers": (*answers.ROWS, *log_questions.ROWS),
 }
 """The rows of each module, by the heading of their table on the page."""
 

@@ -85,6 +85,18 @@ def test_schemas_of_an_archive_are_those_of_the_directory(
         assert capfd.readouterr() == local and local.out
 
 
+def test_what_is_found_in_an_archive_is_what_the_directory_has(
+    store: ObjectStore, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    source = GOLDEN / "kafka-4.1"
+    archived_logs.archive(store, source)
+    for words in (("--text", "7", "--paths"), ("--last", "5"), ("--where", "value_text LIKE '%7%'")):
+        assert cli.run(["find", str(source), *words]) == 0
+        local = capfdbinary.readouterr()
+        assert cli.run(["find", store.url, *words]) == 0
+        assert capfdbinary.readouterr() == local and local.out
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_archive_has_the_records_of_every_golden_log(store: ObjectStore, tmp_path: Path, version: str) -> None:
     source = GOLDEN / version
