@@ -103,7 +103,8 @@ def foreign_directories(examined: Examination) -> Iterator[Diagnosis]:
 def _foreign(directory: DirectorySurvey, name: str) -> Diagnosis:
     is_brokers = META_PROPERTIES in directory.names
     path = os.path.join(directory.path, name)
-    consequence = f"{_NO_START}, because the name is not TOPIC-PARTITION"
+    who = _NO_START if is_brokers else "a broker that gets this directory does not start"
+    consequence = f"{who}, because the name is not TOPIC-PARTITION"
     remedy = f"mv {shlex.quote(path)} DIRECTORY_ELSEWHERE"
     if name == "lost+found":
         remedy = "use a subdirectory of the file system as log directory, or remove lost+found"

@@ -89,12 +89,13 @@ def checkpoints(examined: Examination) -> Iterator[Diagnosis]:
 def lost_ends(examined: Examination) -> Iterator[Diagnosis]:
     """Yield partitions that end below what their checkpoints say was there."""
     for found in examined.partitions():
-        if found.directory.is_live or found.end is None:  # a broker writes both at different times
+        end = found.end if found.segments else 0
+        if found.directory.is_live or end is None:  # a broker writes both at different times
             continue
         for name, was in _ends_said(found):
-            if was > found.end:
-                evidence = f"{name} says {was}, and the log ends at {found.end}"
-                consequence = f"up to {counted(was - found.end, 'record')} were on disk and are gone"
+            if was > end:
+                evidence = f"{name} says {was}, and the log ends at {end}"
+                consequence = f"up to {counted(was - end, 'record')} were on disk and are gone"
                 remedy = f"offsetfs verify {shlex.quote(found.directory.path)} {found.partition}"
                 yield Diagnosis(Severity.DAMAGE, "lost-end", str(found.partition), evidence, consequence, remedy)
                 break

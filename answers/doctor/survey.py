@@ -171,7 +171,7 @@ def _partition(partition: TopicPartition, directory: DirectorySurvey) -> Partiti
 
 
 def _segments(path: str, bases: Sequence[int]) -> Iterator[SegmentSurvey]:
-    for base, next_base in zip(bases, [*bases[1:], I64_MAX], strict=True):
+    for base, next_base in zip(bases, [*bases, I64_MAX][1:], strict=True):
         stem = os.path.join(path, f"{base:020}")
         try:
             status = files.status(f"{stem}.log")

@@ -243,6 +243,22 @@ def test_what_is_no_log_directory_is_refused(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.damages
+def test_an_empty_partition_directory_does_not_end_the_report(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders")
+    for file in path.iterdir():
+        if file.name != "partition.metadata":
+            file.unlink()
+    assert "says 1, and the log ends at 0" in broker.only_finding("lost-end").evidence
+
+
+def test_hostile_names_are_printed_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "a\n\x1b[2Jb").mkdir()
+    assert run(["doctor", str(tmp_path)]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.damages
 def test_a_partition_that_cannot_be_read_does_not_end_the_report(broker: BrokerDirectory) -> None:
     broker.topic("gone", in_cluster=False)
     path = broker.topic("orders")
