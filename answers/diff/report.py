@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from offsetfs.answers.diff.directories import BY_CONTENT, BY_KEY, DiffOptions, PartitionDiff, ShownRecord
 from offsetfs.answers.diff.logs import LogDiff, Missing
+from offsetfs.answers.diff.states import state_findings
 from offsetfs.answers.diff.streams import OrderlessDiff
 from offsetfs.answers.report import Diagnosis, Fact, Measure, Report, Severity, Table, TableColumn, Value
 from offsetfs.storage.errors import counted
@@ -79,11 +80,21 @@ def _orderless_result(found: OrderlessDiff) -> str:
 
 
 def diff_report(
-    pairs: Sequence[PartitionDiff], subject: str, options: DiffOptions, *, bytes_done: int, common_only: bool
+    pairs: Sequence[PartitionDiff],
+    subject: str,
+    options: DiffOptions,
+    *,
+    bytes_done: int,
+    common_only: bool,
+    states: Sequence[Table] = (),
+    unseen: Sequence[str] = (),
 ) -> Report:
-    """Return the report. `common_only`: what only one side has is no more than a notice."""
+    """Return the report. `common_only`: what only one side has is no more than a notice. `states`: of
+    `state_tables`; `unseen`: what they lack.
+    """
     softened = Severity.NOTICE if common_only else Severity.WARNING
     findings = [finding for pair in pairs for finding in _findings(pair, softened)]
+    findings += state_findings(states)
     results = Counter(map(result_of, pairs))
     rows = sorted((_row(pair) for pair in pairs), key=lambda row: row[1] in (EQUAL, EQUAL_RECORDS))
     facts = (
@@ -102,11 +113,12 @@ def diff_report(
         facts=facts,
         tables=(
             Table("partings", "First difference", _PARTING_COLUMNS, partings),
+            *states,
             Table("partitions", "Partitions", _COLUMNS, rows),
         ),
         findings=findings,
-        unseen=[f"{pair.partition}: {reason}" for pair in pairs for reason in _unseen(pair)],
-        notes=[_note(options)],
+        unseen=[*unseen, *(f"{pair.partition}: {reason}" for pair in pairs for reason in _unseen(pair))],
+        notes=[_note(options)] if pairs else [],
     )
 
 

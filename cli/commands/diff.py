@@ -30,6 +30,12 @@ from offsetfs.storage.errors import InvalidName
 )
 @click.option("--ignore-times", is_flag=True, help="With --by content: timestamps may differ.")
 @click.option("--topic-in-b", metavar="NAME", help="The name that the given topic has in B, such as source.orders.")
+@click.option(
+    "--only",
+    type=click.Choice(("records", "settings", "groups", "acls")),
+    multiple=True,
+    help="Compare only these; also several times.",
+)
 @click.option("--common", "common_only", is_flag=True, help="Exit with 0 if what both have is equal.")
 @report_options
 def command(
@@ -40,6 +46,7 @@ def command(
     by: str,
     ignore_times: bool,
     topic_in_b: str | None,
+    only: tuple[str, ...],
     common_only: bool,
     as_json: bool,
     html: str | None,
@@ -52,7 +59,8 @@ def command(
     difference. The report shows where two logs part, with both records, and says whether compaction explains what is
     missing.
 
-    Copies at other offsets, as of MirrorMaker 2, are compared with --by content, or --by key.
+    Settings of topics, committed offsets and ACLs are compared where both sides have them. Copies at other offsets, as
+    of MirrorMaker 2, are compared with --by content, or --by key.
 
     \b
     offsetfs diff /disk1/kafka /disk2/kafka
@@ -65,6 +73,7 @@ def command(
     """
     from offsetfs.answers.diff.directories import DiffOptions, DirectoriesComparison, compared_partitions
     from offsetfs.answers.diff.report import diff_report
+    from offsetfs.answers.diff.states import ACLS, GROUPS, SETTINGS, state_tables
 
     _check_options(names, by, is_quick=is_quick, ignore_times=ignore_times, topic_in_b=topic_in_b)
     options = DiffOptions(by, is_quick, not ignore_times, topic_in_b)
@@ -72,9 +81,20 @@ def command(
         partitions = _chosen(names, compared_partitions(first, second), [a, b])
         with bytes_progress("Comparing") as on_bytes:
             comparison = DirectoriesComparison(first, second, partitions, options, on_bytes)
-            pairs = comparison.run()
+            pairs = comparison.run() if not only or "records" in only else []
+        unseen: list[str] = []
+        kinds = only or (SETTINGS, GROUPS) if names else only or (SETTINGS, GROUPS, ACLS)
+        states = [] if topic_in_b else state_tables(first, second, kinds, partitions, unseen)
     subject = " ".join([a, b, *names])
-    report = diff_report(pairs, subject, options, bytes_done=comparison.bytes_done, common_only=common_only)
+    report = diff_report(
+        pairs,
+        subject,
+        options,
+        bytes_done=comparison.bytes_done,
+        common_only=common_only,
+        states=states,
+        unseen=unseen,
+    )
     code = ReportForm(as_json, html, shows_all).show(report)
     return FAILED if any(pair.error for pair in pairs) else code
 
