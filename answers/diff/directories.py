@@ -62,7 +62,7 @@ class PartitionDiff:
     at_b: ShownRecord | None = None
 
 
-class Stopped(Exception):
+class ComparisonStopped(Exception):
     """The user ended the comparison."""
 
 
@@ -138,7 +138,7 @@ class DirectoriesComparison:
                 first_a, first_b = pair.orderless.first_a, pair.orderless.first_b
             pair.at_a = None if first_a is None else shown_record(a, first_a)
             pair.at_b = None if first_b is None else shown_record(b, first_b)
-        except Stopped:
+        except ComparisonStopped:
             return
         except (StorageError, OSError) as error:
             pair.error = sentence(error)
@@ -150,7 +150,7 @@ class DirectoriesComparison:
 
     def _note(self, count: int) -> None:
         if self._is_stopped:
-            raise Stopped
+            raise ComparisonStopped
         with self._lock:
             self._done += count
             done = self._done

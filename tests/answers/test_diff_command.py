@@ -143,3 +143,20 @@ def test_a_log_that_cannot_be_read_has_its_own_code(
     code, printed = report(capsys, a, b)
     assert (code, result(printed)) == (exit_codes.FAILED, "unreadable")
     assert "Permission denied" in os.linesep.join(printed["unseen"])
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Every byte is equal, but for leader epochs.",
+        "Time, key, value and headers of all records are equal; codec or batches differ.",
+        "Each missing record has a later record of its key on that side, or is a tombstone or marker.",
+        "Records at the same offset differ, as after an unclean election. The report has the first one of both sides.",
+        "`--by content` compares committed records in their order, whatever their offsets",
+        "`--by key` compares the latest committed value of each key.",
+        "A damaged batch that differs is named, and its records count as missing.",
+    ],
+)
+def test_the_page_says_what_the_tests_of_this_folder_show(sentence: str) -> None:
+    page = SCHEMA.with_name("answers.md").read_text()
+    assert sentence in " ".join(page.split())
