@@ -70,7 +70,7 @@ def _consumed(options: str, filtered: str) -> Opened:
     @contextlib.contextmanager
     def opened(bench: Bench) -> Iterator[Measure]:
         consume = kcat("-C", bench.broker(), _topic(bench), None, f"-o beginning -e -q {options} {UNWAITING}")
-        yield lambda number: seconds(f"{consume} | {filtered} > /dev/null")
+        yield lambda number: seconds(f"{consume} | {filtered} {_TO_THE_END}")
 
     return opened
 
@@ -80,10 +80,13 @@ def _searched(words: Callable[[str], str]) -> Opened:
 
     @contextlib.contextmanager
     def opened(bench: Bench) -> Iterator[Measure]:
-        yield lambda number: seconds(f'{words(_GREP)} "$1" > /dev/null', _values(bench))
+        yield lambda number: seconds(f'{words(_GREP)} "$1" {_TO_THE_END}', _values(bench))
 
     return opened
 
+
+_TO_THE_END = "| cat > /dev/null"
+"""grep ends at its first match if its output is /dev/null itself."""
 
 _GREP = "rg" if shutil.which("rg") else "grep"
 
