@@ -24,6 +24,7 @@ from offsetfs.answers.stats.partition_scan import OnBytes, PartitionFacts, scan_
 from offsetfs.answers.stats.value_facts import ValueFacts
 from offsetfs.answers.stats.value_tables import value_facts, value_histograms, value_notes, value_tables
 from offsetfs.storage import LogDirectories, TopicPartition
+from offsetfs.storage.directory import left_out_message
 from offsetfs.storage.errors import counted
 from offsetfs.storage.records import CODECS
 
@@ -362,7 +363,7 @@ def _unseen(
     if not reads_values:
         yield "keys and values; --values reads them"
     for path, error in directory.failures.items():
-        yield f"{path}: {error}"
+        yield left_out_message(path, error)
     for each in found:
         if each.failure is not None:
             yield f"{each.partition}: {each.failure}"

@@ -7,7 +7,7 @@ import binascii
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from offsetfs.common.formatting import printable
 from offsetfs.common.quantities import time_ms
 from offsetfs.fs.naming.grammar import parse_offset
 from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, READ_COMMITTED, READ_UNCOMMITTED
+from offsetfs.storage.directory import left_out_message
 from offsetfs.storage.errors import sentence
 
 if TYPE_CHECKING:
@@ -149,11 +150,14 @@ def command(
         schemas = Schemas(schema_words, registry_word)
         with contextlib.nullcontext() if where is None else searching_where(search, where, isolation, schemas):
             form.run(search, schemas)
-    return _ended(search, chosen.is_narrowed)
+        failures = directory.failures
+    return _ended(search, chosen.is_narrowed, failures)
 
 
-def _ended(search: Search, is_narrowed: bool) -> int:
-    """Report what was left out; return the exit code."""
+def _ended(search: Search, is_narrowed: bool, failures: Mapping[str, Exception]) -> int:
+    """Report what was left out, also directories that could not be opened; return the exit code."""
+    for path, reason in failures.items():
+        _say(left_out_message(path, reason))
     for note in search.notes:
         _say(note)
     for error in search.damage:
@@ -165,7 +169,7 @@ def _ended(search: Search, is_narrowed: bool) -> int:
             "not found there; --partitioner any searches all partitions: a producer may hash keys otherwise, or the"
             " topic had fewer partitions"
         )
-    if search.damaged:
+    if search.damaged or failures:
         return FAILED
     return DONE if search.found else NOTHING_FOUND
 

@@ -163,6 +163,12 @@ def test_several_directories_are_searched_together(find: Found, log: Path, tmp_p
     assert find("--text", "4111", "--paths", directory=f"{log},{other}")[:2] == (0, "payments-0/0\n")
 
 
+def test_a_directory_that_cannot_be_opened_is_reported(find: Found, log: Path, tmp_path: Path) -> None:
+    code, out, err = find("orders", "--count", directory=f"{log},{tmp_path / 'absent'}")
+    assert (code, out) == (exit_codes.FAILED, "12\n")
+    assert err.count("absent") == err.count("\n") == 1 and "there is no such directory" in err
+
+
 def test_an_empty_directory_is_reported(find: Found, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     code, out, err = find("--text", "a", directory=tmp_path / "empty")
