@@ -71,7 +71,7 @@ def publish(path: str, job: Job, staged: Iterable[Staged]) -> Published:
     """
     directory = open_when_published(path)
     try:
-        # The intent of a process that died comes first: its records were accepted before ours (decision 20).
+        # The intent of a process that died comes first: its records were accepted before ours.
         finish_pending(directory)
         before = find_published(directory.path, job)
         if before is not None:

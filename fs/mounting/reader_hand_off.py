@@ -55,8 +55,7 @@ REQUEST_BYTES = 4 << 20
 async def answer(tasks_max: int) -> None:
     """Do what `pyfuse3.main` does, at most `tasks_max` requests at once, until the session ends."""
     pyfuse3_globals = vars(pyfuse3)
-    # pyfuse3 looks `trio` up in its globals at each request; its asyncio mode replaces the name in the same way
-    # (decision 21).
+    # pyfuse3 looks `trio` up in its globals at each request; its asyncio mode replaces the name in the same way.
     pyfuse3_globals["trio"] = HandOffTrio()
     try:
         await pyfuse3.main(max_tasks=tasks_max)
