@@ -274,7 +274,7 @@ class Segment:
         With `nowait`, a large batch that `is_appended_here` is not verified again while the page cache has it.
         """
         if nowait and len(seen) < header.size and header.magic == MAGIC and self.is_appended_here(position):
-            # To read a batch of a megabyte again took a quarter of the processor time of its Fetch.
+            # To read a batch of a megabyte again took a quarter of the processor time of its Fetch (decision 51).
             if not file.is_cached(position, header.size):
                 raise WouldBlock("not in the page cache", path=file.path, position=position)
             return CheckedBatch(header, position, header.base_offset)
