@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from bench import Bench
 from fixtures.logs.planted_logs import sealed
-from measuring import Contender, Measure, Row
+from measuring import Contender, Goal, Measure, Peer, Row
 
+from offsetfs.answers.diff.directories import DiffOptions, DirectoriesComparison
 from offsetfs.answers.doctor.doctor import examine
-from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition
 
 NOW_MS = 1_795_000_000_000
 _PER_TOPIC = 10
@@ -52,7 +56,60 @@ def _doctor(bench: Bench) -> Iterator[Measure]:
     yield measure
 
 
+def _copies(bench: Bench) -> tuple[Path, Path]:
+    """Return two log directories with the same `bench.count` lines, in batches of 16 KiB."""
+    first = bench.filled(16 << 10)
+    return first, bench.once(("copy", bench.count), lambda: Path(shutil.copytree(first, f"{first}-copy")))
+
+
+@contextlib.contextmanager
+def _diff(bench: Bench) -> Iterator[Measure]:
+    first, second = _copies(bench)
+
+    def measure(number: int) -> float:
+        start = time.perf_counter()
+        with contextlib.ExitStack() as opened:
+            a, b = (
+                opened.enter_context(contextlib.closing(LogDirectories.open([str(path)], _read_only)))
+                for path in (first, second)
+            )
+            (pair, *_) = DirectoriesComparison(a, b, a.partitions(), DiffOptions()).run()
+        assert pair.found is not None
+        assert pair.found.parted_at is None
+        return time.perf_counter() - start
+
+    yield measure
+
+
+def _read_only(path: str) -> LogDirectory:
+    return LogDirectory.open(path, read_only=True)
+
+
+@contextlib.contextmanager
+def _cmp(bench: Bench) -> Iterator[Measure]:
+    first, second = _copies(bench)
+    logs = sorted(path.relative_to(first) for path in first.glob("*/*.log"))
+
+    def measure(number: int) -> float:
+        start = time.perf_counter()
+        for each in logs:
+            subprocess.run(["cmp", first / each, second / each], check=True)
+        return time.perf_counter() - start
+
+    yield measure
+
+
 ROWS = (
+    Row(
+        "diff",
+        "`offsetfs diff` of two directories with equal logs, all bytes",
+        unit="s",
+        of="records",
+        count=10_000_000,
+        count_quick=100_000,
+        ours=Contender("offsetfs", _diff),
+        peers=(Peer(Contender("cmp", _cmp), Goal(is_speed=True, bound=1.0)),),
+    ),
     Row(
         "doctor",
         "`offsetfs doctor`: everything it looks at, in partitions with three records each",
