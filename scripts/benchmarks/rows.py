@@ -16,6 +16,7 @@ import served_logins
 import served_logs
 import served_tls
 import single
+import statistics_of_logs
 import surface
 import table_rows
 import upkeep
@@ -39,7 +40,7 @@ SUBJECTS = {
     "Spark": pipelines.ROWS,
     "SQL": queries.ROWS,
     "Values with a schema": decoded_values.ROWS,
-    "Answers": (*answers.ROWS, *log_questions.ROWS),
+    "Answers": (*answers.ROWS, *log_questions.ROWS, *statistics_of_logs.ROWS),
 }
 """The rows of each module, by the heading of their table on the page."""
 
