@@ -48,7 +48,7 @@ DAMAGE_SHOWN_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class FindBounds:
     """The records that are looked at: offsets `[start, stop)`, times `[start_ms, stop_ms)`; None: without a bound."""
 
     start: int | None = None
@@ -90,7 +90,9 @@ class Limit:
     is_newest: bool = False
 
 
-OffsetsOf: TypeAlias = "Callable[[str, Sequence[TopicPartition], Bounds], Iterable[tuple[TopicPartition, list[int]]]]"
+OffsetsOf: TypeAlias = (
+    "Callable[[str, Sequence[TopicPartition], FindBounds], Iterable[tuple[TopicPartition, list[int]]]]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Search:
     directory: AnyLogDirectory
     partitions: Sequence[TopicPartition]
     conditions: Sequence[Condition] = ()
-    bounds: Bounds = Bounds()
+    bounds: FindBounds = FindBounds()
     is_committed_only: bool = False
     on_progress: Callable[[int, int], None] = lambda done, total: None
     threads: int | None = None

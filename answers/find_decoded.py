@@ -17,7 +17,7 @@ from offsetfs.schemas.schema_usage import KnownSchemas
 from offsetfs.storage import AnyLogDirectory, Batch, TopicPartition
 
 
-class DecodedRecords:
+class DecodedFinds:
     """The lines of records of one directory, by the schemas that it has when this is made."""
 
     def __init__(

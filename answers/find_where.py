@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from offsetfs.answers.find import Bounds
+from offsetfs.answers.find import FindBounds
 from offsetfs.storage import TopicPartition
 from offsetfs.tables.sql.names import quoted
 from offsetfs.tables.sql.session import SqlError, SqlSession
@@ -24,7 +24,7 @@ _TOGETHER_MAX = 10_000
 
 
 def matching_offsets(
-    session: SqlSession, topic: str, partitions: Iterable[TopicPartition], condition: str, bounds: Bounds
+    session: SqlSession, topic: str, partitions: Iterable[TopicPartition], condition: str, bounds: FindBounds
 ) -> Iterator[tuple[TopicPartition, list[int]]]:
     """Yield offsets that are near to each other, partition by partition, ascending.
 
@@ -66,7 +66,7 @@ def _source(session: SqlSession, topic: str, condition: str) -> str:
     return of_fields
 
 
-def _bounds(bounds: Bounds) -> Sequence[str]:
+def _bounds(bounds: FindBounds) -> Sequence[str]:
     tests = []
     for column, operator, value in (
         ('"offset"', ">=", bounds.start),

@@ -8,7 +8,7 @@ from offsetfs.storage import LogDirectories, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterFacts:
     """What the metadata log says: topic ids by name, and replicas, directories and leader epoch of each partition."""
 
     topic_ids: dict[str, bytes]
@@ -17,7 +17,7 @@ class Cluster:
     directory_ids: dict[TopicPartition, tuple[bytes, ...]]
 
 
-def cluster_of(opened: LogDirectories | None) -> Cluster | None:
+def cluster_of(opened: LogDirectories | None) -> ClusterFacts | None:
     """Return what the metadata log beside the data says; None without one, or if it cannot be read to its end."""
     for directory in opened.directories if opened is not None else ():
         if directory.metadata is None:
@@ -26,7 +26,7 @@ def cluster_of(opened: LogDirectories | None) -> Cluster | None:
         if directory.metadata.problem is not None:
             return None
         placed = dict(image.partitions())
-        return Cluster(
+        return ClusterFacts(
             dict(image.topic_ids),
             {partition: place.replicas for partition, place in placed.items()},
             {partition: place.leader_epoch for partition, place in placed.items()},

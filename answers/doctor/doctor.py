@@ -17,7 +17,7 @@ from offsetfs.answers.doctor import (
     transactions,
 )
 from offsetfs.answers.doctor.cluster import cluster_of
-from offsetfs.answers.doctor.examination import Check, Examination, Machine
+from offsetfs.answers.doctor.examination import Check, Examination, MachineFigures
 from offsetfs.answers.doctor.survey import DirectorySurvey, OnPartition, survey
 from offsetfs.answers.report import Diagnosis, Fact, Measure, Report, Severity
 from offsetfs.storage import LogDirectories, LogDirectory
@@ -61,7 +61,7 @@ def examine(
     paths: Sequence[str],
     now_ms: int,
     *,
-    machine: Machine | None = None,
+    machine: MachineFigures | None = None,
     on_partition: OnPartition = lambda done, total: None,
 ) -> Report:
     """Return the findings of all checks over the log directories at `paths`. OSError if one cannot be listed."""
@@ -71,7 +71,7 @@ def examine(
         opened = _opened(paths, unseen)
         if opened is not None:
             stack.enter_context(contextlib.closing(opened))
-        examined = Examination(surveys, opened, now_ms, cluster_of(opened), machine or Machine(), unseen)
+        examined = Examination(surveys, opened, now_ms, cluster_of(opened), machine or MachineFigures(), unseen)
         findings = [finding for name, check in CHECKS.items() for finding in _found(name, check, examined)]
         return _report(examined, findings)
 

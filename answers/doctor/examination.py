@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from offsetfs.answers.doctor.cluster import Cluster
+from offsetfs.answers.doctor.cluster import ClusterFacts
 from offsetfs.answers.doctor.survey import DirectorySurvey, PartitionSurvey
 from offsetfs.answers.report import Diagnosis
 from offsetfs.storage import LogDirectories, files
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineFigures:
     """What a check asks of the machine; tests pass another one."""
 
     space: Callable[[str], tuple[int, int]] = lambda path: (files.total_bytes(path), files.free_bytes(path))
@@ -29,9 +29,9 @@ class Examination:
     opened: LogDirectories | None
     """The directories, open for reading; None if they do not open."""
     now_ms: int
-    cluster: Cluster | None = None
+    cluster: ClusterFacts | None = None
     """What the metadata log says; None without one."""
-    machine: Machine = field(default_factory=Machine)
+    machine: MachineFigures = field(default_factory=MachineFigures)
     unseen: list[str] = field(default_factory=list)
 
     def partitions(self) -> Iterator[PartitionSurvey]:

@@ -8,7 +8,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from offsetfs.answers.doctor.cluster import Cluster
+from offsetfs.answers.doctor.cluster import ClusterFacts
 from offsetfs.answers.doctor.examination import Examination
 from offsetfs.answers.doctor.survey import DirectorySurvey, PartitionSurvey
 from offsetfs.answers.report import Diagnosis, Severity
@@ -54,7 +54,7 @@ def topic_ids(examined: Examination) -> Iterator[Diagnosis]:
             yield _other_topic_id(found, wanted, in_cluster=cluster is not None)
 
 
-def _expected_ids(examined: Examination, cluster: Cluster | None) -> dict[str, bytes]:
+def _expected_ids(examined: Examination, cluster: ClusterFacts | None) -> dict[str, bytes]:
     """Return the id of each topic: of the metadata log, else the one that most of its partitions have."""
     if cluster is not None:
         return cluster.topic_ids
@@ -116,7 +116,7 @@ def strays(examined: Examination) -> Iterator[Diagnosis]:
             yield Diagnosis(severity, "stray", str(found.partition), evidence, consequence, remedy)
 
 
-def _why_stray(found: PartitionSurvey, cluster: Cluster, node: int | None) -> str:
+def _why_stray(found: PartitionSurvey, cluster: ClusterFacts, node: int | None) -> str:
     partition = found.partition
     if partition.topic not in cluster.topic_ids:
         return "the metadata log has no such topic: it was deleted while the broker was down, or is of another cluster"
@@ -182,7 +182,7 @@ def leader_epochs(examined: Examination) -> Iterator[Diagnosis]:
             yield from _epoch_back(found, examined.cluster, path)
 
 
-def _epoch_back(found: PartitionSurvey, cluster: Cluster, path: str) -> Iterator[Diagnosis]:
+def _epoch_back(found: PartitionSurvey, cluster: ClusterFacts, path: str) -> Iterator[Diagnosis]:
     latest, known = found.epochs[-1][0], cluster.leader_epochs.get(found.partition)
     is_same_topic = found.topic_id == cluster.topic_ids.get(found.partition.topic)
     if known is not None and is_same_topic and latest > known and not found.directory.is_live:

@@ -140,14 +140,21 @@ def _in_partition(examined: Examination, found: PartitionSurvey, coordinator: Co
     name, transaction = coordinator.open.get(producer_id, ("", None))
     if transaction is not None and found.partition in transaction.partitions:
         yield from _known(
-            examined, found, log, Opened(producer_id, first, since_ms, len(still_open)), name, transaction
+            examined,
+            found,
+            log,
+            Unfinished(producer_id, first, since_ms, len(still_open)),
+            name,
+            transaction,
         )
     else:
-        yield from _unknown(examined, found, log, Opened(producer_id, first, since_ms, len(still_open)), coordinator)
+        yield from _unknown(
+            examined, found, log, Unfinished(producer_id, first, since_ms, len(still_open)), coordinator
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class Unfinished:
     """The first transaction of a partition that is not decided, and how many there are."""
 
     producer_id: int
@@ -162,7 +169,12 @@ def _time_at(log: Log, offset: int) -> int | None:
 
 
 def _known(
-    examined: Examination, found: PartitionSurvey, log: Log, opened: Opened, name: str, transaction: Transaction
+    examined: Examination,
+    found: PartitionSurvey,
+    log: Log,
+    opened: Unfinished,
+    name: str,
+    transaction: Transaction,
 ) -> Iterator[Diagnosis]:
     """Yield a transaction of which the coordinator knows, if it should have ended."""
     since_ms = transaction.started_ms if transaction.started_ms > 0 else opened.since_ms
@@ -178,7 +190,7 @@ def _known(
 
 
 def _unknown(
-    examined: Examination, found: PartitionSurvey, log: Log, opened: Opened, coordinator: Coordinator
+    examined: Examination, found: PartitionSurvey, log: Log, opened: Unfinished, coordinator: Coordinator
 ) -> Iterator[Diagnosis]:
     """Yield a transaction of which no coordinator here knows: if all of it is here, or it is too old, it hangs."""
     until_ms = examined.now_ms if found.directory.is_live else _latest_ms(examined)
@@ -212,7 +224,7 @@ def _diagnosis(
     kind: str,
     found: PartitionSurvey,
     log: Log,
-    opened: Opened,
+    opened: Unfinished,
     who: str,
     consequence: str,
     remedy: str,

@@ -68,7 +68,7 @@ def searching_where(search: Search, condition: str, isolation: str, schemas: Sch
 def decoded_lines_of(directory: AnyLogDirectory, schemas: Schemas) -> LinesOf:
     """Return what writes records with decoded values. `Failure` without the packages for it."""
     try:
-        from offsetfs.answers.find_decoded import DecodedRecords
+        from offsetfs.answers.find_decoded import DecodedFinds
     except ModuleNotFoundError as error:
         raise Failure(f"--decoded needs {error.name}: {install_command('arrow')}", SYSTEM) from error
-    return DecodedRecords(directory, schemas.files(), registry_of(schemas.registry_word)).lines_of
+    return DecodedFinds(directory, schemas.files(), registry_of(schemas.registry_word)).lines_of

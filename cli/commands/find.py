@@ -25,7 +25,7 @@ from offsetfs.storage.directory import left_out_message
 from offsetfs.storage.errors import sentence
 
 if TYPE_CHECKING:
-    from offsetfs.answers.find import Bounds, Limit, Search
+    from offsetfs.answers.find import FindBounds, Limit, Search
     from offsetfs.answers.find_conditions import Condition
     from offsetfs.answers.find_lines import LinesOf
     from offsetfs.storage import AnyLogDirectory, TopicPartition
@@ -315,8 +315,8 @@ def _chosen(
     return _Chosen(list(dict.fromkeys([*single, *found.partitions])), found.notes, found.is_narrowed)
 
 
-def _bounds(start: str | None, end: str | None, partitions: Sequence[TopicPartition]) -> Bounds:
-    from offsetfs.answers.find import Bounds
+def _bounds(start: str | None, end: str | None, partitions: Sequence[TopicPartition]) -> FindBounds:
+    from offsetfs.answers.find import FindBounds
 
     numbers: dict[str, int] = {}
     for option, text, name in (("--from", start, "start"), ("--to", end, "stop")):
@@ -334,14 +334,14 @@ def _bounds(start: str | None, end: str | None, partitions: Sequence[TopicPartit
             reason = f"an offset belongs to one partition, such as {partitions[0]}"
             raise Failure(f"{option} {text}: {reason}", WRONG_CALL)
         numbers[name] = offset
-    return Bounds(**numbers)
+    return FindBounds(**numbers)
 
 
 def _search(
     directory: AnyLogDirectory,
     partitions: Sequence[TopicPartition],
     conditions: Sequence[Condition],
-    bounds: Bounds,
+    bounds: FindBounds,
     isolation: str,
 ) -> Search:
     from offsetfs.answers.find import Search

@@ -13,7 +13,7 @@ from fixtures.logs.broker_directories import NOW_MS, ROOMY, BrokerDirectory
 from fixtures.logs.planted_logs import data, marker, sealed, sealed_records
 
 from offsetfs.answers.doctor.doctor import examine
-from offsetfs.answers.doctor.examination import Machine
+from offsetfs.answers.doctor.examination import MachineFigures
 from offsetfs.answers.report import Severity
 from offsetfs.cli import run
 from offsetfs.storage import LogDirectory, SealedBatch, TopicPartition
@@ -393,9 +393,9 @@ def test_a_full_disk_is_damage_and_one_that_fills_is_a_warning(broker: BrokerDir
     written_s = (NOW_MS - 3_600_000) / 1000
     for name in ("00000000000000000000.log", "partition.metadata"):
         os.utime(path / name, (written_s, written_s))
-    full = Machine(space=lambda path: (1 << 40, 1000), bytes_per_second=lambda path: 1e8)
+    full = MachineFigures(space=lambda path: (1 << 40, 1000), bytes_per_second=lambda path: 1e8)
     assert [finding.kind for finding in broker.report(machine=full).findings] == ["disk-full"]
-    fills = Machine(space=lambda path: (1 << 40, 80 << 20), bytes_per_second=lambda path: 1e8)
+    fills = MachineFigures(space=lambda path: (1 << 40, 80 << 20), bytes_per_second=lambda path: 1e8)
     assert not broker.report(machine=fills).findings, "80 MiB are 44 times what is written in a day"
 
 
@@ -408,7 +408,7 @@ def test_a_disk_that_is_full_in_a_day_is_a_warning(broker: BrokerDirectory) -> N
         file.truncate(200 << 20)  # sparse
     for name in ("00000000000000000000.log", "partition.metadata"):
         os.utime(path / name, (written_s, written_s))
-    fills = Machine(space=lambda path: (1 << 40, 200 << 20), bytes_per_second=lambda path: 1e8)
+    fills = MachineFigures(space=lambda path: (1 << 40, 200 << 20), bytes_per_second=lambda path: 1e8)
     finding = next(finding for finding in broker.report(machine=fills).findings if finding.kind == "disk-fills")
     assert "full in 23 h 59 min" in finding.consequence and "orders 210 MB" in finding.evidence
     log.write_bytes(before)

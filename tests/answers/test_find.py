@@ -15,7 +15,7 @@ from fixtures.logs.old_messages import message
 from fixtures.logs.planted_logs import marker, sealed_records
 
 from offsetfs.answers import find, find_conditions
-from offsetfs.answers.find import Bounds, Limit, Search
+from offsetfs.answers.find import FindBounds, Limit, Search
 from offsetfs.answers.find_conditions import FIELDS, Condition, HasHeader, HasKey, HasPattern, HasText
 from offsetfs.answers.find_lines import LinesOf, path_lines, record_lines, value_lines
 from offsetfs.answers.find_partitions import partitions_of_key
@@ -149,11 +149,11 @@ def test_a_wrong_pattern_is_refused() -> None:
 
 
 def test_offsets_and_times_bound_a_search(orders: Path) -> None:
-    assert found(orders, partitions=ORDERS[1:2], bounds=Bounds(10, 12)) == values([31, 34])
-    times = Bounds(start_ms=TIME + 10_000, stop_ms=TIME + 15_000)
+    assert found(orders, partitions=ORDERS[1:2], bounds=FindBounds(10, 12)) == values([31, 34])
+    times = FindBounds(start_ms=TIME + 10_000, stop_ms=TIME + 15_000)
     assert found(orders, bounds=times) == by_partition(range(10, 15))
-    assert found(orders, bounds=Bounds(start_ms=TIME + 300_000)) == []
-    assert found(orders, bounds=Bounds(50, 10)) == []
+    assert found(orders, bounds=FindBounds(start_ms=TIME + 300_000)) == []
+    assert found(orders, bounds=FindBounds(50, 10)) == []
 
 
 def test_a_record_between_two_times_is_found_wherever_it_is(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_record_between_two_times_is_found_wherever_it_is(tmp_path: Path) -> N
         log = directory.create_partition(ORDERS[0])
         for number, time in enumerate((5, 9_000_000, 6, 7, 2)):
             log.append(sealed([(None, b"value %d!" % number, (), TIME + time)]))
-    assert found(tmp_path, bounds=Bounds(start_ms=TIME + 5, stop_ms=TIME + 7)) == values([0, 2])
+    assert found(tmp_path, bounds=FindBounds(start_ms=TIME + 5, stop_ms=TIME + 7)) == values([0, 2])
 
 
 def test_records_without_a_time_are_within_no_times(tmp_path: Path) -> None:
@@ -169,9 +169,9 @@ def test_records_without_a_time_are_within_no_times(tmp_path: Path) -> None:
     partition.mkdir()
     data = b"".join(message(magic, magic, value=b"v%d" % magic, timestamp=TIME) for magic in (0, 1))
     (partition / segment_name(0, ".log")).write_bytes(data)
-    assert found(tmp_path, bounds=Bounds(stop_ms=TIME + 1)) == [b"v1\n"]
-    assert found(tmp_path, bounds=Bounds(start_ms=0)) == [b"v1\n"]
-    assert found(tmp_path, bounds=Bounds(0, 2)) == [b"v0\n", b"v1\n"]
+    assert found(tmp_path, bounds=FindBounds(stop_ms=TIME + 1)) == [b"v1\n"]
+    assert found(tmp_path, bounds=FindBounds(start_ms=0)) == [b"v1\n"]
+    assert found(tmp_path, bounds=FindBounds(0, 2)) == [b"v0\n", b"v1\n"]
 
 
 def test_times_that_do_not_rise_are_compared_across_partitions(tmp_path: Path) -> None:

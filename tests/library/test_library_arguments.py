@@ -100,7 +100,14 @@ KINDS: dict[str, dict[str, str]] = {
     },
     "Partition.range_reader": {"start": "place", "stop": "place"},
     "Partition.wait": {"offset": "offset", "timeout": "seconds"},
-    "Partition.follow": {"start": "place", "timeout": "seconds"},
+    "Partition.follow": {
+        "start": "place",
+        "timeout": "seconds",
+        "decode": "flag",
+        "schemas": "words",
+        "mask": "words",
+        "schema_registry": "text or none",
+    },
     "Partition.append": {
         "value": "data or none",
         "key": "data or none",
