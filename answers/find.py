@@ -19,7 +19,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from offsetfs.answers.find_conditions import Condition, matching_rows, may_be_in
 from offsetfs.answers.find_lines import LinesOf
@@ -36,6 +36,9 @@ from offsetfs.storage import (
 )
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError
 from offsetfs.storage.records import COLUMNS, MAGIC, OFFSET_DELTA, TIMESTAMP_DELTA
+
+if TYPE_CHECKING:
+    from offsetfs.answers.find_where import WhereCondition
 
 PIECE_BYTES = 8 << 20
 """About the bytes of log that a thread searches at a time."""
@@ -90,11 +93,6 @@ class Limit:
     is_newest: bool = False
 
 
-OffsetsOf: TypeAlias = (
-    "Callable[[str, Sequence[TopicPartition], FindBounds], Iterable[tuple[TopicPartition, list[int]]]]"
-)
-
-
 @dataclass(frozen=True, slots=True)
 class _Piece:
     partition: TopicPartition
@@ -129,8 +127,8 @@ class Search:
     on_progress: Callable[[int, int], None] = lambda done, total: None
     threads: int | None = None
     """The number of threads; None: as many as there are processors."""
-    offsets: OffsetsOf | None = None
-    """A condition in SQL: returns the offsets of a topic that it finds, near ones together, ascending."""
+    where: WhereCondition | None = None
+    """A condition in SQL."""
     found: int = 0
     """The records that were found."""
     damaged: int = 0
@@ -156,6 +154,9 @@ class Search:
 
     def count(self) -> int:
         """Return the number of records that are found."""
+        if self.where is not None and not self.conditions:
+            self.found = sum(self.where.count(topic, names, self.bounds) for topic, names in self._topics().items())
+            return self.found
         for found in self._run(None, None):
             self.found += found.number
         return self.found
@@ -187,8 +188,8 @@ class Search:
     # --- the search ----------------------------------------------------------------------------------------------
 
     def _run(self, lines_of: LinesOf | None, limit: Limit | None) -> Iterator[_Found]:
-        if self.offsets is not None:  # its threads are those of DuckDB
-            for piece in self._wanted(self._pieces_at(self.offsets, limit)):
+        if self.where is not None:  # its threads are those of DuckDB
+            for piece in self._wanted(self._pieces_at(self.where, limit)):
                 yield from self._searched(piece, lines_of, limit)
             return
         pieces = self._pieces(limit)
@@ -203,12 +204,20 @@ class Search:
     def _wanted(self, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
         return (piece for piece in pieces if piece.partition not in self._satisfied)
 
-    def _pieces_at(self, offsets_of: OffsetsOf, limit: Limit | None) -> Iterator[_Piece]:
+    def _topics(self) -> dict[str, list[TopicPartition]]:
+        return {topic: list(group) for topic, group in groupby(self.partitions, key=lambda each: each.topic)}
+
+    def _pieces_at(self, where: WhereCondition, limit: Limit | None) -> Iterator[_Piece]:
         """Yield the pieces around the offsets that a condition finds, as it finds them; the newest first at its end."""
-        topics = {topic: list(group) for topic, group in groupby(self.partitions, key=lambda each: each.topic)}
-        for topic, partitions in topics.items():
-            found = offsets_of(topic, partitions, self.bounds)
-            for name, offsets in reversed(list(found)) if limit is not None and limit.is_newest else found:
+        is_newest = limit is not None and limit.is_newest
+        for topic, partitions in self._topics().items():
+            if limit is None or not is_newest:
+                found = where.offsets(topic, partitions, self.bounds)
+            elif self.conditions:  # how many offsets must be looked at is not known
+                found = reversed(list(where.offsets(topic, partitions, self.bounds)))
+            else:
+                found = where.offsets(topic, partitions, self.bounds, limit.count)
+            for name, offsets in found:
                 reader = self._reader(name, offsets[0], offsets[-1] + 1)
                 yield _Piece(name, reader, 0, frozenset(offsets))
 

@@ -23,51 +23,73 @@ _TOGETHER_MAX = 10_000
 """Offsets that are read together, at most."""
 
 
-def matching_offsets(
-    session: SqlSession, topic: str, partitions: Iterable[TopicPartition], condition: str, bounds: FindBounds
-) -> Iterator[tuple[TopicPartition, list[int]]]:
-    """Yield offsets that are near to each other, partition by partition, ascending.
+class WhereCondition:
+    """A condition in SQL, of the records of a topic. Its methods raise `SqlError` for a wrong one."""
 
-    Raises as `SqlSession.run`: `SqlError` for a wrong condition.
-    """
-    source = _source(session, topic, condition)
-    numbers = {each.partition for each in partitions}
-    tests = [f"({condition}\n)", f'"partition" IN ({", ".join(map(str, sorted(numbers)))})', *_bounds(bounds)]
-    rows = session.run(f'SELECT "partition", "offset" FROM {source} WHERE {" AND ".join(tests)}').rows
-    # A condition with brackets of its own, such as `true) OR (true`, can evade the tests behind it.
-    stop = sys.maxsize if bounds.stop is None else bounds.stop
-    wanted = (row for row in rows if row[0] in numbers and (bounds.start or 0) <= int(str(row[1])) < stop)
-    for number, of_partition in groupby(wanted, key=lambda row: row[0]):
-        name = TopicPartition(topic, int(str(number)))
-        for offsets in _groups(int(str(offset)) for _, offset in of_partition):
-            yield name, offsets
+    def __init__(self, session: SqlSession, text: str) -> None:
+        self._session = session
+        self._text = text
 
+    def offsets(
+        self, topic: str, partitions: Sequence[TopicPartition], bounds: FindBounds, newest: int | None = None
+    ) -> Iterator[tuple[TopicPartition, list[int]]]:
+        """Yield offsets that are near to each other, partition by partition, ascending.
 
-def _source(session: SqlSession, topic: str, condition: str) -> str:
-    """Return what the condition is asked of: the decoded values, or the records of the topic. `SqlError`."""
-    table = session.table_of(topic)
-    decoded = session.decoded_table_of(topic)
-    if decoded is None:
-        return table
-    fields = {str(row[0]) for row in session.run(f"DESCRIBE {decoded}").rows}
-    own = ", ".join(f"{quoted('_' + name)} AS {quoted(name)}" for name in _OWN if name not in fields)
-    # A field of one of the names hides the column that the statement itself needs: then the topic is asked.
-    if {"partition", "offset", "timestamp"} & fields:
-        return table
-    of_fields = f"(SELECT *, {own} FROM {decoded})"
-    try:
-        session.run(f"DESCRIBE SELECT 1 FROM {of_fields} WHERE ({condition}\n)")
-    except SqlError as error:
+        With `newest` only the last so many of each partition, in memory for no more than these, the last group first.
+        """
+        if newest is None:
+            yield from self._groups(topic, partitions, bounds, "")
+            return
+        for partition in partitions:
+            yield from self._groups(topic, [partition], bounds, f' ORDER BY "offset" DESC LIMIT {newest}')
+
+    def count(self, topic: str, partitions: Sequence[TopicPartition], bounds: FindBounds) -> int:
+        """Return the number of records that meet the condition."""
+        found = f"SELECT * FROM {self._source(topic)} WHERE ({self._text}\n)"
+        tests = " AND ".join(_bounds(partitions, bounds))
+        return sum(int(str(row[0])) for row in self._session.run(f"SELECT count(*) FROM ({found}) WHERE {tests}").rows)
+
+    def _groups(
+        self, topic: str, partitions: Sequence[TopicPartition], bounds: FindBounds, order: str
+    ) -> Iterator[tuple[TopicPartition, list[int]]]:
+        tests = " AND ".join((f"({self._text}\n)", *_bounds(partitions, bounds)))
+        statement = f'SELECT "partition", "offset" FROM {self._source(topic)} WHERE {tests}{order}'
+        rows = self._session.run(statement).rows
+        # A condition with brackets of its own, such as `true) OR (true`, can evade the tests behind it.
+        numbers = {each.partition for each in partitions}
+        stop = sys.maxsize if bounds.stop is None else bounds.stop
+        wanted = (row for row in rows if row[0] in numbers and (bounds.start or 0) <= int(str(row[1])) < stop)
+        for number, of_partition in groupby(wanted, key=lambda row: row[0]):
+            name = TopicPartition(topic, int(str(number)))
+            for offsets in _near(int(str(offset)) for _, offset in of_partition):
+                yield name, sorted(offsets)
+
+    def _source(self, topic: str) -> str:
+        """Return what the condition is asked of: the decoded values, or the records of the topic."""
+        session = self._session
+        table = session.table_of(topic)
+        decoded = session.decoded_table_of(topic)
+        if decoded is None:
+            return table
+        fields = {str(row[0]) for row in session.run(f"DESCRIBE {decoded}").rows}
+        own = ", ".join(f"{quoted('_' + name)} AS {quoted(name)}" for name in _OWN if name not in fields)
+        # A field of one of the names hides the column that the statement itself needs: then the topic is asked.
+        if {"partition", "offset", "timestamp"} & fields:
+            return table
+        of_fields = f"(SELECT *, {own} FROM {decoded})"
         try:
-            session.run(f"DESCRIBE SELECT 1 FROM {table} WHERE ({condition}\n)")
-        except SqlError:
-            raise error from None
-        return table
-    return of_fields
+            session.run(f"DESCRIBE SELECT 1 FROM {of_fields} WHERE ({self._text}\n)")
+        except SqlError as error:
+            try:
+                session.run(f"DESCRIBE SELECT 1 FROM {table} WHERE ({self._text}\n)")
+            except SqlError:
+                raise error from None
+            return table
+        return of_fields
 
 
-def _bounds(bounds: FindBounds) -> Sequence[str]:
-    tests = []
+def _bounds(partitions: Sequence[TopicPartition], bounds: FindBounds) -> Sequence[str]:
+    tests = [f'"partition" IN ({", ".join(str(each.partition) for each in partitions)})']
     for column, operator, value in (
         ('"offset"', ">=", bounds.start),
         ('"offset"', "<", bounds.stop),
@@ -80,10 +102,10 @@ def _bounds(bounds: FindBounds) -> Sequence[str]:
     return tests
 
 
-def _groups(offsets: Iterable[int]) -> Iterator[list[int]]:
+def _near(offsets: Iterable[int]) -> Iterator[list[int]]:
     group: list[int] = []
     for offset in offsets:
-        if group and (offset - group[-1] > _GAP_MAX or len(group) >= _TOGETHER_MAX):
+        if group and (abs(offset - group[-1]) > _GAP_MAX or len(group) >= _TOGETHER_MAX):
             yield group
             group = []
         group.append(offset)

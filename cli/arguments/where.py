@@ -41,7 +41,7 @@ class Schemas:
 def searching_where(search: Search, condition: str, isolation: str, schemas: Schemas) -> Iterator[None]:
     """Let a search find only what a condition in SQL does. `Failure` for a wrong condition, or without DuckDB."""
     try:
-        from offsetfs.answers.find_where import matching_offsets
+        from offsetfs.answers.find_where import WhereCondition
         from offsetfs.tables.sql.session import SqlError, SqlSession
     except ModuleNotFoundError as error:
         raise Failure(f"--where needs {error.name}: {install_command('sql')}", SYSTEM) from error
@@ -55,9 +55,7 @@ def searching_where(search: Search, condition: str, isolation: str, schemas: Sch
             registry=registry_of(schemas.registry_word),
         )
         with session:
-            search.offsets = lambda topic, partitions, bounds: matching_offsets(
-                session, topic, partitions, condition, bounds
-            )
+            search.where = WhereCondition(session, condition)
             yield
             for damage in session.damage:
                 search.note_damage(damage)

@@ -235,6 +235,21 @@ def test_a_condition_stays_in_the_partitions_that_are_searched(find: Found) -> N
     assert all(path.startswith("orders-1/") for path in paths)
 
 
+def test_a_condition_counts_what_it_finds(find: Found) -> None:
+    for words in (
+        ["orders-1", "--where", "true) OR (true"],
+        ["--where", "true"],
+        ["orders", "--where", '"offset" < 2'],
+    ):
+        assert int(find(*words, "--count")[1]) == len(find(*words, "--paths")[1].splitlines())
+
+
+@pytest.mark.parametrize("limit", ["--first", "--last"])
+@pytest.mark.parametrize("number", ["1", "3", "1000"])
+def test_a_condition_that_all_meet_changes_no_limit(find: Found, limit: str, number: str) -> None:
+    assert find("orders", "--where", "true", limit, number) == find("orders", limit, number)
+
+
 def test_a_condition_stays_within_the_offsets(find: Found) -> None:
     assert find("orders-0", "--where", "true) OR (true", "--from", "1", "--to", "3", "--count")[1] == "2\n"
 
