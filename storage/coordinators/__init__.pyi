@@ -21,6 +21,7 @@ from offsetfs.storage.coordinators.group_records import newer_deletions as newer
 from offsetfs.storage.coordinators.group_state import describe as describe
 from offsetfs.storage.coordinators.offsets_topic import OffsetsReplay as OffsetsReplay
 from offsetfs.storage.coordinators.offsets_topic import commit_at as commit_at
+from offsetfs.storage.coordinators.offsets_topic import commit_offsets as commit_offsets
 from offsetfs.storage.coordinators.offsets_topic import delete_commits as delete_commits
 from offsetfs.storage.coordinators.offsets_topic import partition_of_group as partition_of_group
 from offsetfs.storage.coordinators.share_groups import ShareGroups as ShareGroups

@@ -15,7 +15,14 @@ from offsetfs.kafka.protocol import kafka_reader
 from offsetfs.kafka.protocol.codec import InvalidMessage
 from offsetfs.storage.coordinators.changes_replay import ChangesReplay
 from offsetfs.storage.coordinators.coordinator_topic import partition_of_key
-from offsetfs.storage.coordinators.group_records import Change, CommitChange, change_of, commit_key, commit_value
+from offsetfs.storage.coordinators.group_records import (
+    Change,
+    CommitChange,
+    CommittedOffset,
+    change_of,
+    commit_key,
+    commit_value,
+)
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import UNREADABLE, InvalidName, OffsetOutOfRange
 from offsetfs.storage.names import OFFSETS_TOPIC, TopicPartition
@@ -97,6 +104,24 @@ def copy_commits(
                 records[home].append((commit_key(group, other), commit_value(change.commit)))
     for home, of_home in records.items():
         _append_records(directory.writable_log(home), of_home)
+
+
+def commit_offsets(directory: AnyLogDirectory, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Commit offsets of a group, one for each partition. Durable on return. StorageError, OSError.
+
+    For use while no broker runs, in a directory that is not that of a Kafka broker: replicas of the partition would not
+    get the commits.
+    """
+    home = partition_of_group(directory, group, may_create=True)
+    log = directory.writable_log(home)
+    now_ms = log.clock.now_ms()
+    _append_records(
+        log,
+        [
+            (commit_key(group, partition), commit_value(CommittedOffset(offset, -1, "", now_ms)))
+            for partition, offset in offsets.items()
+        ],
+    )
 
 
 def _append_records(log: Log, records: Iterable[tuple[bytes, bytes | None]]) -> None:
