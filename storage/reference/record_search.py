@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterator
 
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.format import varint
-from offsetfs.storage.records.format.record_row import COLUMNS
+from offsetfs.storage.records.format.record_row import (
+    COLUMNS,
+    HEADERS_COUNT,
+    HEADERS_POSITION,
+    KEY_POSITION,
+    KEY_SIZE,
+    VALUE_POSITION,
+    VALUE_SIZE,
+)
 from offsetfs.storage.reference.codec import Buffer
 
 IN_KEY, IN_VALUE, IN_HEADERS = 1, 2, 4
@@ -33,10 +41,11 @@ def rows_with(payload: Buffer, rows: array[int], needle: bytes, fields: int, is_
         return field is not None and (field == needle if is_whole else needle in field)
 
     def matches(row: array[int]) -> bool:
-        key, value = _field(data, row[2], row[3]), _field(data, row[4], row[5])
+        key = _field(data, row[KEY_POSITION], row[KEY_SIZE])
+        value = _field(data, row[VALUE_POSITION], row[VALUE_SIZE])
         if (fields & IN_KEY and has(key)) or (fields & IN_VALUE and has(value)):
             return True
-        return bool(fields & IN_HEADERS) and any(has(name) or has(text) for name, text in _headers(data, *row[6:]))
+        return bool(fields & IN_HEADERS) and any(has(name) or has(text) for name, text in _headers(data, row))
 
     return _numbers(rows, matches)
 
@@ -49,7 +58,7 @@ def rows_with_header(payload: Buffer, rows: array[int], name: bytes, value: byte
     data = bytes(payload)
 
     def matches(row: array[int]) -> bool:
-        return any(found == name and (value is None or text == value) for found, text in _headers(data, *row[6:]))
+        return any(found == name and (value is None or text == value) for found, text in _headers(data, row))
 
     return _numbers(rows, matches)
 
@@ -67,7 +76,8 @@ def _field(data: bytes, position: int, size: int) -> bytes | None:
     return data[position : position + size]
 
 
-def _headers(data: bytes, position: int, count: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+def _headers(data: bytes, row: array[int]) -> Iterator[tuple[bytes | None, bytes | None]]:
+    position, count = row[HEADERS_POSITION], row[HEADERS_COUNT]
     if count and not (0 <= position < len(data) and 0 <= count <= len(data) - position):
         raise ValueError("headers outside of their payload")
     for _ in range(count):
