@@ -134,7 +134,7 @@ class BackgroundRegistry:
 
     def _waited(self, name: str) -> _Answer:
         seconds = 0.0 if self._is_slow else self._wait()
-        if not self._changed.wait_for(lambda: name not in self._asked, seconds):
+        if not (seconds and self._changed.wait_for(lambda: name not in self._asked, seconds)):
             self._is_slow = self._is_slow or seconds > 0
             raise RegistryError(f"the registry {self._registry.url} has not answered yet for {name}")
         answer = self._answers.get(name)  # None: dropped for others meanwhile
