@@ -17,6 +17,8 @@ from offsetfs.cli import run
 
 pytestmark = pytest.mark.interop
 
+SECONDS_MAX = 60
+
 
 def findings(log_dir: Path) -> list[Diagnosis]:
     report = examine([os.fspath(log_dir)], time.time_ns() // 1_000_000)
@@ -39,6 +41,9 @@ def test_doctor_finds_nothing_in_a_healthy_broker_and_what_was_done_to_it(tmp_pa
         producer.begin_transaction()
         producer.produce("orders", b"in a transaction")
         producer.commit_transaction()
+        deadline = time.monotonic() + SECONDS_MAX
+        while findings(log_dir) and time.monotonic() < deadline:  # the marker of the commit follows the commit
+            time.sleep(0.1)
         assert findings(log_dir) == [], "while it runs"
         broker.stop()
         assert findings(log_dir) == [], "stopped"
