@@ -134,7 +134,10 @@ def _keyless(found: PartitionSurvey, log: Log, dirty: Dirty) -> Iterator[Diagnos
     if without:
         evidence = f"{len(without)} of {counted(len(records), 'record')} of the batch at {without[0]} have no key"
         consequence = "compaction drops records without keys; a producer to a compacted topic must set keys"
-        remedy = f"kafka-configs.sh --alter --topic {found.partition.topic} --add-config cleanup.policy=delete"
+        remedy = (
+            "set keys in the producer; if the topic shall be a log: kafka-configs.sh --alter --topic "
+            f"{found.partition.topic} --add-config cleanup.policy=delete, and then retention.ms removes old records"
+        )
         yield Diagnosis(Severity.WARNING, "no-keys", str(found.partition), evidence, consequence, remedy)
 
 

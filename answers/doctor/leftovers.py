@@ -74,5 +74,5 @@ def left_files(examined: Examination) -> Iterator[Diagnosis]:
 def _left(found: PartitionSurvey, endings: Counter[str]) -> Diagnosis:
     evidence = ", ".join(f"{counted(count, f'{ending} file')}" for ending, count in sorted(endings.items()))
     consequence = "the next start removes them, or finishes what was interrupted"
-    remedy = f"offsetfs repair {shlex.quote(found.directory.path)} {found.partition}"
+    remedy = f"offsetfs repair {shlex.quote(found.directory.path)} shows what it removes"
     return Diagnosis(Severity.NOTICE, "left-over", str(found.partition), evidence, consequence, remedy)

@@ -50,7 +50,7 @@ def _ahead(examined: Examination, found: PartitionSurvey, ahead: list[SegmentSur
     topic = found.partition.topic
     remedy = (
         f"kafka-configs.sh --alter --topic {topic} --add-config message.timestamp.after.max.ms=3600000; "
-        f"for what is there: offsetfs delete-records {shlex.quote(found.directory.path)} {found.partition} OFFSET"
+        f"for what is there: offsetfs delete-records {shlex.quote(found.directory.path)} {found.partition}=OFFSET"
     )
     return Diagnosis(Severity.WARNING, "future-timestamp", str(found.partition), evidence, consequence, remedy)
 
@@ -67,7 +67,7 @@ def indexes(examined: Examination) -> Iterator[Diagnosis]:
             if reason:
                 name = os.path.join(found.path, f"{segment.base:020}")
                 consequence = "look-ups by offset or time are slow or miss records until the index is rebuilt"
-                remedy = f"offsetfs repair {shlex.quote(found.directory.path)} {found.partition}"
+                remedy = f"with the broker stopped: offsetfs repair {shlex.quote(found.directory.path)} --yes"
                 yield Diagnosis(Severity.DAMAGE, "index", f"{name}{reason[0]}", reason[1], consequence, remedy)
 
 

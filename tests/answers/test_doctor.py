@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 import jsonschema
@@ -222,7 +223,10 @@ def test_timestamps_in_microseconds_are_named(broker: BrokerDirectory) -> None:
 def test_indexes_that_point_outside_of_the_log_are_damage(broker: BrokerDirectory) -> None:
     path = broker.topic("orders")
     (path / "00000000000000000000.index").write_bytes(bytes([0, 0, 0, 1, 0, 1, 0, 0]))
-    assert "position 65536" in broker.only_finding("index").evidence
+    finding = broker.only_finding("index")
+    assert "position 65536" in finding.evidence
+    assert run(shlex.split(finding.remedy.removeprefix("with the broker stopped: "))[1:]) == 0
+    assert not broker.report().findings, "the remedy helps"
 
 
 def test_the_command_prints_findings_and_returns_1(broker: BrokerDirectory, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from test_options_on_pages import options
 
 pytestmark = pytest.mark.unit
 
@@ -68,6 +69,22 @@ def test_an_alert_leads_to_a_runbook_and_shows_labels_of_its_metric(rule: dict[s
 
 def test_ten_situations_have_a_runbook() -> None:
     assert (USE / "runbooks.md").read_text().count("\n## ") == 10
+
+
+def test_commands_of_the_runbooks_exist() -> None:
+    commands = re.findall(r"`offsetfs ([^`]*)`", (USE / "runbooks.md").read_text())
+    known = options()
+    assert len(commands) > 20
+    for words in map(str.split, commands):
+        assert words[0] in known, words
+        assert {word for word in words if word.startswith("--")} <= known[words[0]], words
+
+
+def test_a_runbook_changes_nothing_before_a_plan_was_shown() -> None:
+    """Once a runbook said that `offsetfs clean LOGDIR` shows what it would free."""
+    page = (USE / "runbooks.md").read_text()
+    assert "`offsetfs clean LOGDIR`" not in page and "`offsetfs clean LOGDIR --dry-run` shows" in page
+    assert "`offsetfs repair LOGDIR` shows a plan" in page
 
 
 def test_panels_of_the_board_do_not_cover_each_other() -> None:
