@@ -6,8 +6,9 @@ import click
 
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.sources import opened_source
-from offsetfs.cli.exit_codes import FAILED
+from offsetfs.cli.exit_codes import FAILED, SYSTEM, Failure
 from offsetfs.cli.terminal.reports import ReportForm, report_options
+from offsetfs.common.extras import install_command
 
 
 @click.command("stats", short_help="Show what topics hold: records, sizes, codecs, times.")
@@ -31,7 +32,7 @@ def command(
     of compression.
 
     With --values all records are read: quantiles of sizes, the largest records, distinct and heaviest keys, null
-    values, tombstones, headers. The errors of estimates are in the report.
+    values, tombstones, headers. The errors of estimates are in the report. Needs `pip install 'offsetfs[arrow]'`.
 
     \b
     offsetfs stats /var/lib/kafka/data
@@ -42,7 +43,10 @@ def command(
 
     Exit codes: 1 wrong call, or damage was found; 2 system error, 8 interrupted, 32 a log could not be read.
     """
-    from offsetfs.answers.stats.stats_report import stats_report
+    try:
+        from offsetfs.answers.stats.stats_report import stats_report
+    except ModuleNotFoundError as error:
+        raise Failure(f"stats needs {error.name}: {install_command('arrow')}", SYSTEM) from error
     from offsetfs.cli.terminal.progress import bytes_progress
 
     form = ReportForm(as_json, html, shows_all)
