@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fixtures.kafka.programs import dump_log_segments
+from fixtures.kafka.tools import dump_log_segments
 from fixtures.logs.planted_logs import batch, data, marker, sealed, sealed_records
 
 from offsetfs.archive import ownership, reading

@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 from fixtures.broker.served import CLUSTERS, Cluster, running
 from fixtures.kafka.broker import KafkaBroker
-from fixtures.kafka.tools import JavaTools
+from fixtures.kafka.tools import JavaTools, resident
 
 
 @pytest.fixture
@@ -61,14 +60,7 @@ def python_clients() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaTools]:
-    """Kafka's command line tools, in a JVM of the module's own."""
-    with JavaTools() as tools:
-        yield tools
-
-
-@pytest.fixture
-def quiet_py4j(caplog: pytest.LogCaptureFixture) -> None:
-    """py4j logs the exceptions by which a tool exits."""
-    caplog.set_level(logging.CRITICAL, logger="py4j")
+@pytest.fixture(scope="session")
+def java() -> JavaTools:
+    """Kafka's command line tools, in one JVM."""
+    return resident()

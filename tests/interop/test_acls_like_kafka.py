@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -228,8 +227,7 @@ def shown(java: JavaTools, port: int, step: str) -> list[str]:
     return sorted(line.strip() for line in output.splitlines() if line.strip())
 
 
-def test_kafka_acls(kafka: KafkaBroker, java: JavaTools, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, logger="py4j")
+def test_kafka_acls(kafka: KafkaBroker, java: JavaTools, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     with served_with_users(logs) as (port, _):

@@ -28,7 +28,7 @@ from offsetfs.storage.dump.printer import LineBuffer
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.records.format import batch
 
-pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("quiet_py4j")]
+pytestmark = pytest.mark.interop
 
 VERSION = "4.4.0"
 """The Kafka whose tool `dump` equals. The form of 4.1 is compared with golden dumps."""

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from fixtures.broker.served import Cluster, served
+from fixtures.kafka.programs import run_in_own_jvm
 from fixtures.kafka.tools import JavaTools
 
-pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("quiet_py4j")]
+pytestmark = pytest.mark.interop
 
 SECONDS_MAX = 60
 
@@ -421,14 +422,14 @@ def test_performance_tools(tools: Tools, cluster: Cluster) -> None:
 
 def test_verifiable_producer_and_consumer(tools: Tools, cluster: Cluster) -> None:
     """The producer ends with its JVM, and so it has one of its own."""
-    topic = ("--topic", "java-verified")
+    address, topic = ("--bootstrap-server", cluster.address), ("--topic", "java-verified")
     tools.run(TOPICS, "--create", *topic)
-    written = cluster.tool("org.apache.kafka.tools.VerifiableProducer", *topic, "--max-messages", "20").splitlines()
+    written = run_in_own_jvm("org.apache.kafka.tools.VerifiableProducer", *address, *topic, "--max-messages", "20")
     words = (*topic, "--group-id", "java-verified", "--max-messages", "20", "--reset-policy", "earliest", "--verbose")
     read = tools.run("org.apache.kafka.tools.VerifiableConsumer", *words)
     assert {
-        "written": events(written, "producer_send_success", "value", "offset"),
-        "data": events(written, "tool_data", "sent", "acked"),
+        "written": events(written.splitlines(), "producer_send_success", "value", "offset"),
+        "data": events(written.splitlines(), "tool_data", "sent", "acked"),
         "read": events(read, "record_data", "value", "offset"),
         "committed": events(read, "offsets_committed", "success", "offsets")[-1:],
     } == {

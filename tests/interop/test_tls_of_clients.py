@@ -182,7 +182,7 @@ def test_aiokafka_with_a_certificate(secured: Secured) -> None:
 # --- Java ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_console_tools_of_java_with_pem_files(secured: Secured, tmp_path: Path) -> None:
+def test_the_console_tools_of_java_with_pem_files(secured: Secured, java: JavaTools, tmp_path: Path) -> None:
     settings = {
         "security.protocol": "SSL",
         "ssl.truststore.type": "PEM",
@@ -194,6 +194,5 @@ def test_the_console_tools_of_java_with_pem_files(secured: Secured, tmp_path: Pa
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     common = ["--bootstrap-server", secured.certificates, "--topic", f"{OF_SUBJECT}java"]
     words = ["--from-beginning", "--max-messages", "2", "--timeout-ms", "30000", "--group", f"{OF_SUBJECT}java"]
-    with JavaTools() as java:
-        java.run(PRODUCER, *common, "--command-config", str(file), lines="one\ntwo\n")
-        assert java.run(CONSUMER, *common, "--command-config", str(file), *words) == "one\ntwo\n"
+    java.run(PRODUCER, *common, "--command-config", str(file), lines="one\ntwo\n")
+    assert java.run(CONSUMER, *common, "--command-config", str(file), *words) == "one\ntwo\n"

@@ -15,7 +15,7 @@ from fixtures.kafka.confluent_clients import SECONDS_MAX, create, messages
 from fixtures.kafka.tools import JavaTools
 from fixtures.kafka.transactional_clients import committed, performed, transactional
 
-pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("quiet_py4j")]
+pytestmark = pytest.mark.interop
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 

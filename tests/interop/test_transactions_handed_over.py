@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 
@@ -49,12 +48,6 @@ async def commit_and_begin(address: str, epochs: list[tuple[int, int]]) -> tuple
     value = b"%d" % len(epochs)
     assert await granted(partial(producer.send, value, "epochs", version=12))
     return producer.producer_id, producer.epoch
-
-
-@pytest.fixture
-def java() -> Iterator[JavaTools]:
-    with JavaTools() as tools:
-        yield tools
 
 
 def test_open_and_committed_transactions_are_handed_over_and_back(kafka: KafkaBroker, java: JavaTools) -> None:
