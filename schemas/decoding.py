@@ -180,17 +180,12 @@ class DirectorySchemas:
         there.
         """
         is_masked = field == VALUE_FIELD and topic in self.masks
-        mask = self.masks.of(topic, reader.members(), self._tags(topic, reader)) if is_masked else None
+        mask = self.masks.of(topic, reader.members(), self._tags(topic)) if is_masked else None
         wanted = reader if fields is None else reader.with_fields(fields)
         return TopicDecoder(self._known, topic, field, wanted, mask)
 
-    def _tags(self, topic: str, reader: SchemaReader) -> list[tuple[str, str]]:
-        """Return the tags in the metadata of all versions: what was tagged once is hidden with its tag. `MaskError`.
-
-        None for Protobuf: tags within its text are not read, and a mask by some of the tags would hide too little.
-        """
-        if reader.format == "PROTOBUF":
-            return []
+    def _tags(self, topic: str) -> list[tuple[str, str]]:
+        """Return the tags in the metadata of all versions: what was tagged once is hidden with its tag. `MaskError`."""
         versions: list[Known] = [*self._catalog.versions(f"{topic}-{VALUE_FIELD}")]
         try:
             newest = self._known.reader(topic, VALUE_FIELD)  # of a registry

@@ -101,23 +101,42 @@ class ProtobufDecoder:
 
 
 def protobuf_members(reader: MessageType) -> Iterator[TypeMember]:
-    """Yield the columns of a message, for masks."""
-    yield from _members(compiled(reader, reader).shape, (), ())
+    """Yield the columns of a message with their tags, for masks."""
+    yield from _members(compiled(reader, reader).shape, (), frozenset(), ())
 
 
-def _members(shape: ProtobufShape, path: Path, around: tuple[tuple[object, Path], ...]) -> Iterator[TypeMember]:
+def _members(
+    shape: ProtobufShape, path: Path, tags: frozenset[str], around: tuple[tuple[object, Path], ...]
+) -> Iterator[TypeMember]:
     if shape.form in (Form.LIST, Form.MAP):
         inner = shape.children[0]
-        yield from _members(inner.children[1] if shape.form == Form.MAP else inner, path, around)
+        yield from _members(inner.children[1] if shape.form == Form.MAP else inner, path, tags, around)
         return
+    message = shape.type if isinstance(shape.type, MessageType) else None
     within = next((place for kind, place in around if kind is shape.type), None)
     if shape.form == Form.RAW:
-        yield TypeMember(path, within=within, is_open=within is None)
+        inside = frozenset[str]() if within is not None or message is None else _all_tags(message)
+        yield TypeMember(path, tags | inside, within, is_open=within is None)
         return
-    yield TypeMember(path, is_open=shape.form == Form.JSON)
-    if shape.form == Form.MESSAGE and not is_leaf(shape):
+    tags |= frozenset() if message is None else message.tags
+    yield TypeMember(path, tags, is_open=shape.form == Form.JSON)
+    if message is not None and shape.form == Form.MESSAGE and not is_leaf(shape):
+        own = {field.name: field.tags for field in message.fields}
         for name, child in zip(shape.names, shape.children, strict=True):
-            yield from _members(child, (*path, name), (*around, (shape.type, path)))
+            yield from _members(child, (*path, name), own[name], (*around, (shape.type, path)))
+
+
+def _all_tags(message: MessageType) -> frozenset[str]:
+    """Return the tags of a message and of all that it leads to, which its bytes have within them."""
+    tags, waiting, seen = set[str](), [message], {message.name}
+    while waiting:
+        each = waiting.pop()
+        tags |= each.tags.union(*(field.tags for field in each.fields))
+        for field in each.fields:
+            if isinstance(field.type, MessageType) and field.type.name not in seen:
+                seen.add(field.type.name)
+                waiting.append(field.type)
+    return frozenset(tags)
 
 
 def _at(place: str, reason: str) -> str:

@@ -43,6 +43,8 @@ class FieldDeclaration:
     """A message between tags: a group."""
     oneof: str = ""
     is_required: bool = False
+    tags: frozenset[str] = frozenset()
+    """Those of Confluent, in the option `confluent.field_meta`."""
 
 
 @dataclass(slots=True)
@@ -61,6 +63,8 @@ class MessageDeclaration:
     enums: list[EnumDeclaration] = field(default_factory=list)
     is_map_entry: bool = False
     is_group: bool = False
+    tags: frozenset[str] = frozenset()
+    """Those of the option `confluent.message_meta`."""
 
 
 @dataclass(slots=True)

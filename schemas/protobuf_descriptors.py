@@ -34,6 +34,9 @@ _REQUIRED, _REPEATED = 2, 3
 _PRESENCE = {1: "EXPLICIT", 2: "IMPLICIT", 3: "LEGACY_REQUIRED"}
 _ENCODING = {1: "LENGTH_PREFIXED", 2: "DELIMITED"}
 
+_META, _META_TAGS = 1088, 3
+"""The options `confluent.field_meta` and `message_meta`, and what they have."""
+
 _Found = dict[int, list[int | bytes]]
 
 
@@ -115,6 +118,13 @@ def _features(found: _Found, options: int, number: int, inherited: Features) -> 
     return made
 
 
+def _tags(found: _Found, options: int) -> frozenset[str]:
+    """Return the tags of a declaration."""
+    metas = (meta for given in _messages(found, options) for meta in _messages(given, _META))
+    tags = (tag for meta in metas for tag in meta.get(_META_TAGS, ()))
+    return frozenset(tag.decode("utf-8", "replace") for tag in tags if isinstance(tag, bytes))
+
+
 def _file(data: bytes) -> FileDeclaration:
     found = _found(data)
     reader = _Reader(_text(found, 12) or "proto2", _text(found, 1))
@@ -144,6 +154,7 @@ class _Reader:
         if depth >= DEPTH_MAX:
             raise InvalidProto(f"{made.name} is nested too deeply")
         features = _features(found, 7, 12, inherited)
+        made.tags = _tags(found, 7)
         made.is_map_entry = any(_number(options, 7) for options in _messages(found, 7))
         oneofs = [(_text(each, 1), _features(each, 2, 1, features)) for each in _messages(found, 8)]
         made.fields = [self._field(each, made, oneofs, features) for each in _messages(found, 2)]
@@ -170,6 +181,7 @@ class _Reader:
         if not named and not (0 < kind < len(_TYPES) and _TYPES[kind]):
             raise InvalidProto(f"{place} has the type {kind}, which is not known")
         made = FieldDeclaration(name, number, _text(found, 6) if named else _TYPES[kind], place, oneof=oneof)
+        made.tags = _tags(found, 8)
         label = _number(found, 4, 1)
         made.is_repeated = label == _REPEATED
         is_optional = bool(_number(found, 17)) or self.syntax == "proto2"

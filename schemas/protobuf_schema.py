@@ -45,6 +45,7 @@ class MessageType:
     """The full name, without a dot in front."""
     fields: tuple[ProtoField, ...] = ()
     is_map_entry: bool = False
+    tags: frozenset[str] = frozenset()
 
 
 @dataclass(eq=False, slots=True)
@@ -58,6 +59,7 @@ class ProtoField:
     is_delimited: bool
     oneof: str
     is_required: bool = False
+    tags: frozenset[str] = frozenset()
 
     @property
     def is_map(self) -> bool:
@@ -239,7 +241,7 @@ class _Linker:
         presence = is_message or declared.has_presence
         return ProtoField(
             declared.name, declared.number, kind, declared.is_repeated, presence, is_delimited, declared.oneof,
-            declared.is_required,
+            declared.is_required, declared.tags,
         )  # fmt: skip
 
     def _in_map(self, kind: FieldType, scope: str) -> bool:
@@ -279,7 +281,7 @@ class _Linker:
                 symbols.setdefault(number, name)
             made = ProtobufEnum(full, symbols, dict(declared.values))
         else:
-            made = MessageType(full, is_map_entry=declared.is_map_entry)
+            made = MessageType(full, is_map_entry=declared.is_map_entry, tags=declared.tags)
             waiting.append(full)
         self._linked[full] = made
         return made

@@ -1,6 +1,7 @@
 """The text of `.proto` files, read without `protoc`: proto2, proto3, and the editions 2023 and 2024.
 
-Only what changes how values are read is kept. Options, services, extensions and reserved names are read over.
+Only what changes how values are read, and the tags of Confluent, are kept. Other options, services, extensions and
+reserved names are read over.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _SPACE = re.compile(r"[\s\ufeff]+")
 _EDITIONS = ("2023", "2024")
 _MAP_KEYS = SCALARS - {"double", "float", "bytes"}
 _FEATURES = ("field_presence", "message_encoding")
+_META = re.compile(r"\(\.?(confluent\.)?(field|message)_meta\)(\.tags)?")
 
 
 def parsed_text(text: str, name: str) -> FileDeclaration:
@@ -150,7 +152,7 @@ class _Parser:
         self._count = 0
 
     def file(self) -> FileDeclaration:
-        tokens, features = self._tokens, dict[str, str]()
+        tokens, features, tags = self._tokens, dict[str, str](), set[str]()
         while tokens.kind != "end":
             word = tokens.token
             if tokens.accept(";"):
@@ -164,7 +166,7 @@ class _Parser:
             elif word == "import":
                 self._import()
             elif word == "option":
-                self._option(features)
+                self._option(features, tags)
             else:
                 self._definition(self._file, features, 0)
         return self._file
@@ -216,22 +218,23 @@ class _Parser:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _message(self, name: str, features: Features, depth: int) -> MessageDeclaration:
-        tokens, message, own = self._tokens, MessageDeclaration(name), dict(features)
+        tokens, message, own, tags = self._tokens, MessageDeclaration(name), dict(features), set[str]()
         self._counted()
         if depth >= DEPTH_MAX:
             tokens.fail("is nested too deeply")
         tokens.expect("{")
         while not tokens.accept("}"):
-            self._member(message, own, depth)
+            self._member(message, own, tags, depth)
+        message.tags = frozenset(tags)
         return message
 
-    def _member(self, message: MessageDeclaration, features: dict[str, str], depth: int) -> None:
+    def _member(self, message: MessageDeclaration, features: dict[str, str], tags: set[str], depth: int) -> None:
         tokens = self._tokens
         word = tokens.token
         if tokens.accept(";"):
             return
         if word == "option":
-            self._option(features)
+            self._option(features, tags)
         elif word == "oneof":
             self._oneof(message, features, depth)
         elif word in ("reserved", "extensions"):
@@ -249,7 +252,7 @@ class _Parser:
         tokens.expect("{")
         while not tokens.accept("}"):
             if tokens.token == "option":
-                self._option(own)
+                self._option(own, set())
             elif not tokens.accept(";"):
                 self._field(message, "", name, own, depth)
 
@@ -262,8 +265,8 @@ class _Parser:
             return
         name, place = tokens.name(), f"line {tokens.line}"
         number = self._number()
-        options = self._options()
-        made = FieldDeclaration(name, number, kind, place, label == "repeated", oneof=oneof)
+        options, tags = self._options()
+        made = FieldDeclaration(name, number, kind, place, label == "repeated", oneof=oneof, tags=tags)
         own = {**features, **options}
         made.has_presence = has_presence(self._file.syntax, label, oneof, own)
         made.is_required = not made.is_repeated and is_required(self._file.syntax, label, own)
@@ -292,8 +295,9 @@ class _Parser:
         entry = MessageDeclaration(entry_name(name), is_map_entry=True)
         entry.fields = [FieldDeclaration("key", 1, key, place), FieldDeclaration("value", 2, value, place)]
         message.messages.append(entry)
-        message.fields.append(FieldDeclaration(name, self._number(), entry.name, place, is_repeated=True))
-        self._options()
+        made = FieldDeclaration(name, self._number(), entry.name, place, is_repeated=True)
+        _, made.tags = self._options()
+        message.fields.append(made)
         tokens.expect(";")
 
     def _number(self) -> int:
@@ -311,7 +315,7 @@ class _Parser:
         tokens.expect("{")
         while not tokens.accept("}"):
             if tokens.token == "option":
-                self._option({})
+                self._option({}, set())
             elif tokens.token == "reserved":
                 self._skip_statement()
             elif not tokens.accept(";"):
@@ -328,36 +332,41 @@ class _Parser:
 
     # --- options, and what is read over ------------------------------------------------------------------------------
 
-    def _option(self, features: dict[str, str]) -> None:
-        """Read a statement `option`; keep it if it is a feature."""
+    def _option(self, features: dict[str, str], tags: set[str]) -> None:
+        """Read a statement `option`; keep it if it is a feature or has tags."""
         self._tokens.advance()
-        self._assignment(features)
+        self._assignment(features, tags)
         self._tokens.expect(";")
 
-    def _options(self) -> dict[str, str]:
-        """Read the options of a field or a value in brackets, and return the features."""
-        found: dict[str, str] = {}
+    def _options(self) -> tuple[dict[str, str], frozenset[str]]:
+        """Read the options of a field or a value in brackets, and return the features and the tags."""
+        found, tags = dict[str, str](), set[str]()
         if self._tokens.accept("["):
-            self._assignment(found)
+            self._assignment(found, tags)
             while self._tokens.accept(","):
-                self._assignment(found)
+                self._assignment(found, tags)
             self._tokens.expect("]")
-        return found
+        return found, frozenset(tags)
 
-    def _assignment(self, features: dict[str, str]) -> None:
+    def _assignment(self, features: dict[str, str], tags: set[str]) -> None:
         tokens = self._tokens
         name = self._option_name()
         while tokens.accept("."):
             name += "." + self._option_name()
         tokens.expect("=")
-        if tokens.token in ("{", "<") and tokens.kind == "sign":
-            self._aggregate(features if name == "features" else None)
+        meta = _META.fullmatch(name)
+        if tokens.token in ("{", "<", "[") and tokens.kind == "sign":  # registries of Confluent take lists, too
+            self._aggregate(
+                features if name == "features" else None, tags if meta else None, "tags" * bool(meta and meta[3])
+            )
             return
         while tokens.token in ("-", "+"):
             tokens.advance()
         value = tokens.text() if tokens.kind == "text" else tokens.advance()
         if name.startswith("features.") and name[9:] in _FEATURES:
             features[name[9:]] = value
+        if meta and meta[3]:
+            tags.add(value)
 
     def _option_name(self) -> str:
         tokens = self._tokens
@@ -367,8 +376,11 @@ class _Parser:
         tokens.expect(")")
         return f"({name})"
 
-    def _aggregate(self, features: dict[str, str] | None) -> None:
-        """Read over a value in braces; its outermost members are kept as features if they are some."""
+    def _aggregate(self, features: dict[str, str] | None, tags: set[str] | None = None, member: str = "") -> None:
+        """Read over a value in braces; its outermost members are kept as features, or as tags, if they are some.
+
+        `member`: the one whose values a list has.
+        """
         tokens, depth, before = self._tokens, 0, ""
         while True:
             if tokens.kind == "end":
@@ -378,6 +390,11 @@ class _Parser:
             depth -= is_sign and tokens.token in "}]>"
             if features is not None and depth == 1 and before in _FEATURES and tokens.kind == "name":
                 features[before] = tokens.token
+            if depth == 1 and tokens.kind == "name":
+                member = tokens.token
+            if tags is not None and member == "tags" and tokens.kind == "text":
+                tags.add(tokens.text())
+                continue
             token = tokens.advance()
             before = token if token != ":" else before
             if not depth:

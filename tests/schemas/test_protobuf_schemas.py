@@ -24,7 +24,7 @@ from google.protobuf import (
 )
 
 from offsetfs.schemas.formats import InvalidSchema, SchemasDiffer
-from offsetfs.schemas.protobuf_arrow import ProtobufDecoder
+from offsetfs.schemas.protobuf_arrow import ProtobufDecoder, protobuf_members
 from offsetfs.schemas.protobuf_builtin import BUILTIN
 from offsetfs.schemas.protobuf_declarations import FileDeclaration, MessageDeclaration
 from offsetfs.schemas.protobuf_descriptors import parsed_descriptors
@@ -259,3 +259,62 @@ def test_records_of_kafkajs_and_franz_go_have_their_fields(record: dict[str, Any
 
 def _many(count: int) -> str:
     return " ".join(f"message M{number} {{ optional int32 a = 1; }}" for number in range(count))
+
+
+TAGGED = """
+syntax = "proto3";
+import "confluent/meta.proto";
+import "person.proto";
+message Order {
+  int64 id = 1;
+  string email = 2 [deprecated = true, (confluent.field_meta).tags = "PII", (.confluent.field_meta).tags = 'MAIL'];
+  repeated string phones = 3 [(confluent.field_meta) = { doc: "tags" params { key: "tags" value: "no" } tags: "PII" }];
+  map<string, string> notes = 4 [(confluent.field_meta) = { tags: ["PII", "FREE"], doc: "text" }];
+  Person person = 5;
+  Card card = 6;
+  Tree tree = 7;
+  string open = 8 [(other.field_meta).tags = "PII", (confluent.field_meta).doc = "PII"];
+}
+message Card { option (confluent.message_meta) = { tags: ["PCI"] }; string number = 1; }
+message Tree { string leaf = 1 [(confluent.field_meta).tags = ["LEAF"]]; Tree left = 2; }
+"""
+PERSON = 'syntax = "proto3"; message Person { string name = 1 [(confluent.field_meta).tags = "PII"]; int32 age = 2; }'
+TAGS = {
+    "email": {"PII", "MAIL"},
+    "phones": {"PII"},
+    "notes": {"PII", "FREE"},
+    "person.name": {"PII"},
+    "card": {"PCI"},
+    "tree.leaf": {"LEAF"},
+}
+
+
+def tags_of(schema: ProtoSchema) -> dict[str, set[str]]:
+    message = schema.message((0,))
+    assert message is not None
+    return {".".join(each.path): set(each.tags) for each in protobuf_members(message) if each.tags}
+
+
+def test_tags_of_confluent_are_those_of_fields_and_messages_also_of_imported_ones() -> None:
+    assert tags_of(parsed(TAGGED, {"person.proto": PERSON}.get)) == TAGS
+
+
+def test_a_descriptor_has_the_tags_of_its_options() -> None:
+    meta_pb2 = importlib.import_module("confluent_kafka.schema_registry.confluent.meta_pb2")
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", syntax="proto3")
+    order, card = file.message_type.add(name="Order"), file.message_type.add(name="Card")
+    email = order.field.add(name="email", number=1, type=9, label=1)
+    email.options.Extensions[meta_pb2.field_meta].tags.extend(["PII", "MAIL"])
+    email.options.Extensions[meta_pb2.field_meta].doc = "text"
+    order.field.add(name="card", number=2, type=11, label=1, type_name=".Card")
+    card.field.add(name="number", number=1, type=9, label=1)
+    card.options.Extensions[meta_pb2.message_meta].tags.append("PCI")
+    text = base64.b64encode(file.SerializeToString()).decode()
+    assert tags_of(schema_of(text)) == {"email": {"PII", "MAIL"}, "card": {"PCI"}}
+
+
+def test_bytes_of_messages_that_are_nested_too_deeply_have_all_tags_within_them() -> None:
+    deep = "".join(f"message M{at} {{ M{at + 1} next = 1; }} " for at in range(60))
+    text = f'syntax = "proto3"; {deep} message M60 {{ string x = 1 [(confluent.field_meta).tags = "PII"]; }}'
+    (path,) = tags_of(schema_of(text))
+    assert set(path.split(".")) == {"next"}

@@ -78,6 +78,14 @@ def test_the_option_masks_by_path_name_and_tag(logs: Path, capfd: pytest.Capture
     for mask in ("orders:email", "orders:*.email", "orders:#PII", "orders:*"):
         assert run(["sql", str(logs), "SELECT * FROM decoded.orders", "--format", "csv", "--mask", mask]) == 0
         assert "sec" not in capfd.readouterr().out
+    schema = 'syntax = "proto3"; message P { int32 id = 1; string email = 2 [(confluent.field_meta).tags = "PII"]; }'
+    metadata = {"metadata": {"tags": {"P.id": ["KEY"]}}}
+    write_schemas(logs, [schema_record("people-value", 1, 9, schema, schemaType="PROTOBUF", **metadata)])
+    write_log(logs, "people-0", [(b"k", b"\0\0\0\0\x09\0\x08\1\x12\x06secret", ())])
+    for mask, shown in (("people:#PII", "1,"), ("people:#KEY", ",secret")):
+        words = ["SELECT id, email FROM decoded.people", "--format", "csv", "--mask", mask]
+        assert run(["sql", str(logs), *words]) == 0
+        assert capfd.readouterr().out.splitlines()[1:] == [shown]
     for mask, message in (
         ("orders:emial", "mask orders:emial: values of orders have no such field; did you mean email?"),
         ("order:email", "mask order: there is no such topic; did you mean orders?"),
