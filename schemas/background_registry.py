@@ -4,8 +4,9 @@
     registry.with_id(7)      waits `WAIT_S` at most; `RegistryError` if there is no answer yet
 
 The question goes on, and `changes` counts when its answer is there: whoever was refused asks again then. While a
-question takes longer than `WAIT_S`, others do not wait at all. A failure counts for `RETRY_S`, and the newest version
-of a subject is asked for again after that time; the previous one counts until the answer is there.
+question takes longer than `WAIT_S`, others do not wait at all. A failure counts for `RETRY_S`, that the registry has no
+such schema for `UNKNOWN_S`, and the newest version of a subject is asked for again after `RETRY_S`; the previous one
+counts until the answer is there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import NamedTuple
 from offsetfs.schemas.catalog import SchemaCatalog, SchemaVersion
 from offsetfs.schemas.registry_client import RETRY_S
 from offsetfs.schemas.registry_json import RegistryError
-from offsetfs.schemas.registry_schemas import RegistrySchemas, open_registry
+from offsetfs.schemas.registry_schemas import UNKNOWN_S, RegistrySchemas, open_registry
 
 WAIT_S = 2.0
 """The time that a reader waits for an answer."""
@@ -38,6 +39,19 @@ class _Answer(NamedTuple):
     found: SchemaVersion | None
     failure: str
     at: float
+    may_change: bool
+    """Another version of the subject may be the newest one later."""
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it is to be asked for again, because it is no schema."""
+        return bool(self.failure) or (self.found is None and not self.may_change)
+
+    def is_old(self, now: float) -> bool:
+        """Return whether it no longer counts."""
+        if not (self.is_refusal or self.may_change):
+            return False
+        return now - self.at >= (RETRY_S if self.failure or self.may_change else UNKNOWN_S)
 
 
 class BackgroundRegistry:
@@ -50,7 +64,7 @@ class BackgroundRegistry:
         self._registry = registry
         self._wait_s, self._now = WAIT_S if wait_s is None else wait_s, now
         self._answers: dict[str, _Answer] = {}
-        self._questions: deque[tuple[str, _Ask]] = deque()
+        self._questions: deque[tuple[str, _Ask, bool]] = deque()
         self._asked: set[str] = set()  # those in the queue, and the one that waits for its answer
         self._is_slow = False
         self._is_running = False
@@ -94,7 +108,8 @@ class BackgroundRegistry:
     def changes(self) -> int:
         """Return a number that is another one when a question may have another answer than before."""
         with self._changed:
-            due = [name for name, each in self._answers.items() if each.failure and self._is_old(each)]
+            now = self._now()
+            due = [name for name, each in self._answers.items() if each.is_refusal and each.is_old(now)]
             for name in due:
                 del self._answers[name]
             self._changes += bool(due)
@@ -103,22 +118,19 @@ class BackgroundRegistry:
     def _wait(self) -> float:
         return float(getattr(self._patience, "seconds", self._wait_s))
 
-    def _is_old(self, answer: _Answer) -> bool:
-        return self._now() - answer.at >= RETRY_S
-
     def _answer(self, name: str, ask: _Ask, *, may_change: bool = False) -> SchemaVersion | None:
         with self._changed:
             answer = self._answers.get(name)
-            is_old = answer is not None and (may_change or answer.failure) and self._is_old(answer)
+            is_old = answer is not None and answer.is_old(self._now())
             if answer is None or is_old:
-                self._ask(name, ask)
-            if answer is None or (answer.failure and is_old):
+                self._ask(name, ask, may_change)
+            if answer is None or (answer.is_refusal and is_old):
                 answer = self._waited(name)
             if answer.failure:
                 raise RegistryError(answer.failure)
             return answer.found
 
-    def _ask(self, name: str, ask: _Ask) -> None:
+    def _ask(self, name: str, ask: _Ask, may_change: bool) -> None:
         if name in self._asked:
             return
         if len(self._questions) >= WAITING_MAX:
@@ -130,7 +142,7 @@ class BackgroundRegistry:
                 raise RegistryError(f"the registry {self._registry.url} cannot be asked: {error}") from error
             self._is_running = True
         self._asked.add(name)
-        self._questions.append((name, ask))
+        self._questions.append((name, ask, may_change))
 
     def _waited(self, name: str) -> _Answer:
         seconds = 0.0 if self._is_slow else self._wait()
@@ -149,7 +161,7 @@ class BackgroundRegistry:
                 if not self._questions:
                     self._is_running = False
                     return
-                name, ask = self._questions.popleft()
+                name, ask, may_change = self._questions.popleft()
             found, failure = None, ""
             try:
                 found = ask()
@@ -160,7 +172,7 @@ class BackgroundRegistry:
             with self._changed:
                 if len(self._answers) >= ANSWERS_MAX:
                     self._answers.clear()
-                self._answers[name] = _Answer(found, failure, self._now())
+                self._answers[name] = _Answer(found, failure, self._now(), may_change)
                 self._asked.discard(name)
                 self._is_slow = False
                 self._changes += 1

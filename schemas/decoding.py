@@ -228,6 +228,16 @@ class TopicDecoder:
         """Whether a row named a schema that is unknown, or of no use."""
         return any(isinstance(each, str) for each in self._decoders.values())
 
+    def would_decode_more(self, known: KnownSchemas) -> bool:
+        """Return whether a row failed by a schema that is in `known` now."""
+        newer = TopicDecoder(known, self._topic, self._field, self._reader)
+        failed = [named for named, each in self._decoders.items() if isinstance(each, str)]
+        return any(not isinstance(newer._made(named), str) for named in failed)
+
+    def forget_failures(self) -> None:
+        """Look again for schemas that were unknown."""
+        self._decoders = {named: each for named, each in self._decoders.items() if not isinstance(each, str)}
+
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> DecodedColumn:
         """Decode a column. `headers`: those of the records, which may name schemas; None: they have none.
 

@@ -199,7 +199,7 @@ class MaskedDecoder:
 
     def __init__(self, schemas: FollowingSchemas, topic: str, *, is_base64: bool = False) -> None:
         """`NoSchema`; `MaskError`."""
-        self._schemas, self._made_with = schemas, schemas.known
+        self._schemas, self._checked = schemas, schemas.known
         self._decoder = schemas.decoder(topic, schemas.reader(topic))
         self._is_base64 = is_base64
 
@@ -209,9 +209,13 @@ class MaskedDecoder:
         return self._schemas.has_registry and self._decoder.has_failed
 
     def is_outdated(self) -> bool:
-        """Return whether a registry has answered since. Without one, the columns stay while the directory is open."""
+        """Return whether a new decoder would decode more. Without a registry, the columns stay."""
         self._schemas.refresh()
-        return self._schemas.known is not self._made_with
+        known = self._schemas.known
+        if known is self._checked:
+            return False
+        self._checked = known
+        return self._decoder.would_decode_more(known)
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> DecodedColumn:
         """Decode a column, as `TopicDecoder.decode`, with texts without schemas."""
@@ -245,8 +249,7 @@ class FollowingDecoder(TopicDecoder):
             return False
         self._checked = known
         newer = TopicDecoder(known, self._topic, self._field, self._reader)
-        with self._schemas.not_waiting():
-            return any(not isinstance(newer._made(named), str) for named in list(self._unknown))
+        return any(not isinstance(newer._made(named), str) for named in list(self._unknown))
 
     def _made(self, named: NamedSchema | None) -> ValueDecoder | str:
         made = super()._made(named)

@@ -43,21 +43,22 @@ class RegistryClient:
         self._lock = threading.Lock()
         self._failure = ""
         self._retry_at = 0.0
-        self._unknown = 0
+        self._unknown: set[str] = set()
 
     def get(self, path: str, *, counts_unknown: bool = True) -> bytes | None:
         """Return the body of an answer; None if the registry does not have it. `RegistryError`."""
         with self._lock:
             if self._failure and time.monotonic() < self._retry_at:
                 raise RegistryError(self._failure)
-            if self._unknown >= UNKNOWN_MAX and counts_unknown:
+            if counts_unknown and path not in self._unknown and len(self._unknown) >= UNKNOWN_MAX:
                 raise self._error(f"was asked for {UNKNOWN_MAX} schemas that it does not have, and is asked no more")
             try:
                 answer = self._request(path)
             except RegistryError as error:
                 self._leave(error)
                 raise
-            self._unknown += answer is None and counts_unknown
+            if counts_unknown:
+                (self._unknown.add if answer is None else self._unknown.discard)(path)
             return answer
 
     def refuse(self, reason: str) -> RegistryError:

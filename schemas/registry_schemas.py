@@ -1,7 +1,8 @@
 """Schemas of a registry, fetched when a record or a topic first needs them.
 
-A schema never changes under its id or GUID: it is kept in the user cache, below a hash of the URL, and in memory. The
-newest version of a subject is asked for once by each object.
+A schema never changes under its id or GUID: it is kept in the user cache, below a hash of the URL, and in memory. That
+the registry has none counts for `UNKNOWN_S` only, because it may be registered meanwhile. The newest version of a
+subject is asked for once by each object.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import contextlib
 import hashlib
 import os
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from urllib.parse import quote
 
 from offsetfs.common.user_directories import cache_directory
@@ -36,18 +38,33 @@ REFERENCES_MAX = 1000
 CACHED_MAX = 10_000
 """The schemas of a registry that are kept on disk."""
 
+UNKNOWN_S = 10.0
+"""The time after which a schema that the registry did not have is asked for again."""
+
+ASKED_AGAIN_MAX = 10
+"""Schemas that the registry does not have, of which so many are asked for again a second, at most."""
+
 _ANSWER = "answer"
 
 
 class RegistrySchemas:
     """The schemas of one registry. Thread-safe."""
 
-    def __init__(self, settings: RegistrySettings, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        settings: RegistrySettings,
+        environment: Mapping[str, str] = os.environ,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.catalog = SchemaCatalog()
         """Versions of subjects to which fetched schemas refer, and newest ones."""
         self._client = RegistryClient(settings)
         self._cache = _Cache(cache_directory(environment), settings.url)
-        self._found: dict[str, SchemaVersion | None] = {}
+        self._found: dict[str, SchemaVersion] = {}
+        self._newest: dict[str, SchemaVersion | None] = {}
+        self._unknown: dict[str, float] = {}  # when the registry said so
+        self._now = now
         self._lock = threading.RLock()
 
     @property
@@ -78,24 +95,31 @@ class RegistrySchemas:
         `is_fresh`: it is asked again.
         """
         with self._lock:
-            name = f"latest/{subject}"
-            if name not in self._found or is_fresh:
-                self._found[name] = self._version(subject, "latest")
-            return self._found[name]
+            if subject not in self._newest or is_fresh:
+                self._newest[subject] = self._version(subject, "latest")
+            return self._newest[subject]
 
     def _named(self, kind: str, name: str, number: int) -> SchemaVersion | None:
         path = f"/schemas/{kind}/{quote(name, safe='')}"
         with self._lock:
-            if path not in self._found:
+            if path not in self._found and not self._is_unknown(path):
                 cached = self._cache.read(kind, name)
                 answer = cached if cached is not None else self._client.get(path)
                 made = None if answer is None else self._made(answer, f"schemas/{kind}/{name}", 1, number)
                 if answer is not None and cached is None:
                     self._cache.write(kind, name, answer)
-                if made is not None:
+                self._unknown.pop(path, None)
+                if made is None:
+                    self._unknown[path] = self._now()
+                else:
                     self._fetch_references(made)
-                self._found[path] = made
-            return self._found[path]
+                    self._found[path] = made
+            return self._found.get(path)
+
+    def _is_unknown(self, path: str) -> bool:
+        """Return whether the registry said a short time ago that it has no such schema."""
+        life = max(UNKNOWN_S, len(self._unknown) / ASKED_AGAIN_MAX)
+        return path in self._unknown and self._now() - self._unknown[path] < life
 
     def _version(self, subject: str, version: str) -> SchemaVersion | None:
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}"

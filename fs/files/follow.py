@@ -161,7 +161,7 @@ class FollowFiles:
         formats: tuple[Format, Format],
         kind: Kind = Kind.FOLLOW,
     ) -> None:
-        """`formats`: of values, and of lines of JSON; a reader has the format that each returns when it begins."""
+        """`formats`: of values, and of lines of JSON; a reader asks for its format before it reads on."""
         self.names: LookupNumbers[Start] = LookupNumbers()
         self._kind = kind
         self._mount = mount
@@ -193,7 +193,7 @@ class FollowFiles:
     async def follower(self, start: Start) -> Follower:
         """Return a reader of the partition that begins at `start`. The caller releases it."""
         position = ReadPosition(await self._offset(start.text))
-        return Follower(self._mount, self, self._partition, position, await self._formats[start.is_json]())
+        return Follower(self._mount, self, self._partition, position, self._formats[start.is_json])
 
     async def _offset(self, text: bytes) -> int:
         """Return the offset of the first record, at least the log start offset."""
@@ -250,7 +250,7 @@ class Follower:
         files: FollowFiles,
         partition: MountedPartition,
         position: ReadPosition,
-        view_format: ViewFormat,
+        view_format: Format,
     ) -> None:
         self.partition = partition
         self._mount = mount
@@ -288,7 +288,7 @@ class Follower:
             if position.is_end_of(self.partition.log):
                 return False
             try:
-                chunk = await self._files.chunk(position, self._view_format)
+                chunk = await self._files.chunk(position, await self._view_format())
             except OffsetOutOfRange:
                 continue  # retention removed the offset after the check above
             except OSError:

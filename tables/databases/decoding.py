@@ -69,6 +69,8 @@ class TableDecoding:
         """Take in a new version of the schema; TableError if its fields cannot be columns of the table."""
         if self._schemas.refresh() or self._is_newer_in_registry():
             self._take()
+        elif self._registry is not None:
+            self._decoder.forget_failures()
 
     def _is_newer_in_registry(self) -> bool:
         """Ask a registry for the newest version once in a while; return whether it has another one."""

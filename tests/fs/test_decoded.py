@@ -20,7 +20,7 @@ from offsetfs.fs.files.decoded import MountSchemas
 from offsetfs.fs.mounting.in_process_tree import run
 from offsetfs.fs.mounting.path_tree import Tree
 from offsetfs.fs.options import MountOptionError, MountOptions
-from offsetfs.schemas import background_registry, json_texts
+from offsetfs.schemas import background_registry, json_texts, registry_schemas
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.records import LineFault
 
@@ -386,6 +386,32 @@ def test_values_are_decoded_by_a_registry_that_the_user_names(log: Path, registr
     ]
     assert run_command(["cat", str(log), "orders-0/decoded/0", "--schema-registry", registry.url]) == 0
     assert json.loads(texts(log, "orders-0/decoded/0")[0])["value_error"] == "schema 1 is unknown"
+
+
+def test_a_schema_that_the_registry_gets_later_is_seen_after_some_seconds(
+    log: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a new look-up, and by an open `follow`; what `values` has shown stays as long as it is open."""
+    write(log, order(1))
+
+    async def work(tree: Tree) -> None:
+        path, folder = "orders-0/decoded/values", "orders-0/decoded"
+        async with tree.open(f"{folder}/follow@0") as follow, tree.open(path) as before:
+            begun = bytes(await before.read(0, 1 << 20))
+            assert b"schema 1 is unknown" in begun and b"unknown" in bytes(await follow.read(0, 1 << 20))
+            registry.add(1, ORDER)
+            for _ in range(3):  # not asked for each look-up
+                assert "schema 1 is unknown" in (await read(tree, path))[0]
+            assert len([each for each in registry.requests if "ids" in each]) == 1
+            for module in (background_registry, registry_schemas):
+                monkeypatch.setattr(module, "UNKNOWN_S", 0)
+            write(log, order(2))
+            tree._operations.mount.directory.log(TopicPartition("orders", 0)).refresh(is_forced=True)
+            assert bytes(await follow.read(len(begun), 1 << 20)) == b'{"id":2,"photo":null}\n'
+            assert bytes(await before.read(0, len(begun))) == begun
+        assert await read(tree, path) == ['{"id":1,"photo":null}', '{"id":2,"photo":null}']
+
+    in_tree(log, work, f"ro,schema-registry={registry.url}")
 
 
 def test_a_registry_that_hangs_blocks_no_reader_and_decodes_when_it_answers(

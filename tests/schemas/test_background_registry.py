@@ -12,6 +12,7 @@ from offsetfs.schemas.background_registry import WAITING_MAX, BackgroundRegistry
 from offsetfs.schemas.catalog import SchemaCatalog, SchemaVersion
 from offsetfs.schemas.registry_client import RETRY_S
 from offsetfs.schemas.registry_json import RegistryError
+from offsetfs.schemas.registry_schemas import UNKNOWN_S
 
 pytestmark = pytest.mark.unit
 
@@ -32,11 +33,12 @@ class Fake:
         self.answers = threading.Semaphore(0)
         self.asked: list[object] = []
         self.newest = 1
+        self.lacks = {404}
         self.failure = ""
         self.breaks = False
 
     def with_id(self, number: int) -> SchemaVersion | None:
-        return self._answered(number, lambda: None if number == 404 else version(number))
+        return self._answered(number, lambda: None if number in self.lacks else version(number))
 
     def latest(self, subject: str, *, is_fresh: bool = False) -> SchemaVersion | None:
         assert is_fresh
@@ -110,6 +112,20 @@ def test_an_event_loop_does_not_wait(fake: Fake) -> None:
     assert registry.with_id(7) == version(7)  # this thread waits again
     with registry.not_waiting():
         assert registry.with_id(7) == version(7)
+
+
+def test_a_schema_that_is_registered_later_is_found_after_some_seconds(fake: Fake) -> None:
+    clock = Clock()
+    registry = background(fake, clock=clock)
+    fake.answers.release()
+    assert registry.with_id(404) is None
+    clock.seconds = UNKNOWN_S - 0.1
+    changes = registry.changes()
+    assert registry.with_id(404) is None and fake.asked == [404]
+    clock.seconds, fake.lacks = UNKNOWN_S, set()
+    assert registry.changes() != changes  # readers of unknown schemas look again
+    fake.answers.release()
+    assert registry.with_id(404) == version(404) and fake.asked == [404, 404]
 
 
 def test_a_failure_counts_for_a_while(fake: Fake) -> None:

@@ -22,6 +22,7 @@ from fixtures.stores.schema_registry import HANG, Registry, http_answer, serving
 import offsetfs
 from offsetfs.cli import run
 from offsetfs.schemas import registry_client, registry_schemas
+from offsetfs.schemas.registry_schemas import ASKED_AGAIN_MAX, UNKNOWN_S, RegistrySchemas
 from offsetfs.schemas.registry_settings import RegistrySettings, registry_settings
 from offsetfs.storage.errors import InvalidConfig
 
@@ -307,6 +308,27 @@ def test_a_registry_is_asked_for_few_schemas_that_it_does_not_have(
     found = rows(logs, registry.url, capsys)
     assert len([path for path in registry.requests if "ids" in path]) == 3
     assert [error for _, error in found[-50:] if "is asked no more" in error]
+
+
+def test_a_schema_that_is_registered_later_is_asked_for_after_some_seconds(registry: Registry) -> None:
+    """Not for each record, and of very many unknown ones so many a second."""
+    now = [0.0]
+    schemas = RegistrySchemas(RegistrySettings(registry.url), {}, now=lambda: now[0])
+    for _ in range(3):
+        assert schemas.with_id(9) is None
+    assert registry.requests == ["/schemas/ids/9"]
+    registry.add(9, FIRST)
+    now[0] = UNKNOWN_S - 0.1
+    assert schemas.with_id(9) is None
+    now[0] = UNKNOWN_S
+    assert schemas.with_id(9) is not None and len(registry.requests) == 2
+    many = int(UNKNOWN_S * ASKED_AGAIN_MAX) + 10
+    for number in range(100, 100 + many):
+        assert schemas.with_id(number) is None
+    now[0] += UNKNOWN_S
+    assert schemas.with_id(100) is None and len(registry.requests) == 2 + many
+    now[0] += many / ASKED_AGAIN_MAX
+    assert schemas.with_id(100) is None and len(registry.requests) == 3 + many
 
 
 def test_a_circle_of_references_and_too_many_of_them_are_reasons(
