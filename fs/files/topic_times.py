@@ -3,6 +3,7 @@
     topics/orders/latest                 → ../../orders-1/42
     topics/orders/by-time/-15m           → ../../../orders-1/40, of any partition the first record at or after that time
     topics/orders/by-time/2026/11/21/13  the minutes that have records in any partition
+    topics/orders/decoded/latest         → ../../../orders-1/decoded/42, and the same for the others
 
 In each partition the first record at or after a time is that of its own `by-time`. Of these the oldest counts, of equal
 ones that of the lowest partition. `first` and `latest` are the first and the last record of the topic's `range/` and
@@ -35,21 +36,27 @@ AT_TOPIC, AT_TIME, AT_MINUTE = range(len(_DEPTHS))
 class TopicLinks:
     """The links of a topic to records of one partition. `number`: (offset less anchor) × 4, plus the depth's index."""
 
-    def __init__(self, mount: MountContext, partition: MountedPartition) -> None:
+    def __init__(
+        self, mount: MountContext, partition: MountedPartition, kind: Kind = Kind.TOPIC_LINK, folder: str = ""
+    ) -> None:
+        """`folder`: in that of the topic, and in that of the partition."""
         self._mount = mount
         self._partition = partition
+        self._kind = kind
+        self._folder = folder
 
     def entry(self, offset: int, depth: int) -> EntryAttributes:
         """Return the attributes of a link to `offset`. OSError EOVERFLOW 2³⁸ offsets after the first."""
         number = (offset - self._partition.anchor) * 4 + depth
-        return self._mount.attributes.link(self._partition.inode(Kind.TOPIC_LINK, number), self.target(number))
+        return self._mount.attributes.link(self._partition.inode(self._kind, number), self.target(number))
 
     async def attributes(self, number: int) -> EntryAttributes:
-        return self._mount.attributes.link(self._partition.inode(Kind.TOPIC_LINK, number), self.target(number))
+        return self._mount.attributes.link(self._partition.inode(self._kind, number), self.target(number))
 
     def target(self, number: int) -> bytes:
         above, depth = divmod(number, 4)
-        return b"../" * _DEPTHS[depth] + f"{self._partition.name}/{self._partition.anchor + above}".encode()
+        up, offset = "../" * (_DEPTHS[depth] + self._folder.count("/")), self._partition.anchor + above
+        return f"{up}{self._partition.name}/{self._folder}{offset}".encode()
 
 
 LinksOf = Callable[[TopicPartition], Awaitable[tuple[MountedPartition, TopicLinks]]]
@@ -66,7 +73,10 @@ class TopicTimes:
         links_of: LinksOf,
         ranges: TopicRanges,
         now: Callable[[], float] = time.time,
+        *,
+        kind: Kind = Kind.TOPIC_TIMES,
     ) -> None:
+        self._kind = kind
         self._mount = mount
         self._partitions = partitions
         self._links_of = links_of
@@ -109,7 +119,7 @@ class TopicTimes:
 
     def _directory(self, topic: int, span: Span) -> EntryAttributes:
         mtime_ns = 0 if span.level == Level.ALL else milliseconds_ns(span.start)
-        inode = pack(Kind.TOPIC_TIMES, 0, self._spans.of((topic, span)))
+        inode = pack(self._kind, 0, self._spans.of((topic, span)))
         return self._mount.attributes.directory(inode, mtime_ns)
 
     async def _opened(self, topic: int) -> list[tuple[MountedPartition, TopicLinks]]:

@@ -145,7 +145,13 @@ class PartitionTree:
                 Kind.FOLLOW: self.follow,
                 **decoded.files,
             },
-            links=dict([*links.items(), (Kind.TOPIC_LINK, self.topic_links)]),
+            links=dict(
+                [
+                    *links.items(),
+                    (Kind.TOPIC_LINK, self.topic_links),
+                    (Kind.TOPIC_DECODED_LINK, decoded.topic_links),
+                ]
+            ),
             lookup_numbers={
                 Kind.RANGE: ranges.lookups,
                 Kind.KEYED: self.keys.files.lookups,
@@ -193,6 +199,7 @@ class DecodedTree:
         self.json = GrowingFile(mount, partition, Kind.DECODED_RECORDS, DECODED_RECORDS, formats.records)
         self.ranges = ranges = RangeFiles(mount, partition, (self.values, self.json), kind=Kind.DECODED_RANGE)
         self.follow = FollowFiles(mount, partition, (formats.values, formats.records), Kind.DECODED_FOLLOW)
+        self.topic_links = TopicLinks(mount, partition, Kind.TOPIC_DECODED_LINK, "decoded/")
         kinds = Kind.DECODED_BY_TIME, Kind.DECODED_TIME_DIRECTORY
         times = TimeDirectories(mount, partition, links[Kind.TIME_LINK], links[Kind.MINUTE_LINK], kinds=kinds)
         self._records = {

@@ -77,6 +77,7 @@ class NodeTable:
                 Kind.TOPIC_TIMES: topics.times,
                 Kind.TOPIC_DECODED: topics.decoded,
                 Kind.TOPIC_DECODED_RANGES: topics.decoded.ranges.directories,
+                Kind.TOPIC_DECODED_TIMES: topics.decoded.times,
             },
             files={
                 **texts,
@@ -140,8 +141,10 @@ class NodeTable:
         return partition, (await self.directory_of(partition).tree()).topic_links
 
     async def _decoded_of(self, name: TopicPartition) -> DecodedFiles:
-        decoded = (await self.directory_of(self.partitions.of(name)).tree()).decoded
-        return DecodedFiles((decoded.values, decoded.json), decoded.ranges, decoded.follow)
+        partition = self.partitions.of(name)
+        decoded = (await self.directory_of(partition).tree()).decoded
+        growing = decoded.values, decoded.json
+        return DecodedFiles(partition, growing, decoded.ranges, decoded.follow, decoded.topic_links)
 
     def numbered(self, number: int) -> PartitionDirectory:
         """Return the directory of the partition with this number; ESTALE where there never was one."""

@@ -78,7 +78,7 @@ class Kind(IntEnum):
 
     A kind whose value is small exists once in the mount or once in each partition, and needs no number. The comments
     say what the number of the others means. A value is never given to another kind, also after a kind was removed. The
-    next free values: 31, and `_many(44)`.
+    next free values: 31, and `_many(46)`.
     """
 
     spec: NodeSpec
@@ -240,6 +240,21 @@ class Kind(IntEnum):
     DECODED_APPEND = 30, _row("<partition>/decoded/append.ndjson", is_writable=True)
     TOPIC_DECODED = _many(35), _row("topics/<topic>/decoded/", is_listed=False)
     TOPIC_DECODED_APPEND = _many(43), _row("topics/<topic>/decoded/append.ndjson", is_writable=True)
+    # As TOPIC_LINK and TOPIC_TIMES.
+    TOPIC_DECODED_LINK = (
+        _many(44),
+        _row(
+            "topics/<topic>/decoded/by-time/<T>",
+            "topics/<topic>/decoded/by-time/<minute>",
+            "topics/<topic>/decoded/first",
+            "topics/<topic>/decoded/latest",
+            is_link=True,
+        ),
+    )
+    TOPIC_DECODED_TIMES = (
+        _many(45),
+        _row("topics/<topic>/decoded/by-time/<year, month, day or hour>/", "topics/<topic>/decoded/by-time/"),
+    )
     TOPIC_DECODED_RANGES = (
         _many(36),
         _row("topics/<topic>/decoded/range/", "topics/<topic>/decoded/last/", is_listed=False),

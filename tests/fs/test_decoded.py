@@ -119,6 +119,13 @@ def test_a_topic_has_them_too(orders: Path) -> None:
     assert texts(orders, "topics/orders/decoded/last/1") == both[-1:]
     assert texts(orders, "topics/orders/decoded/range/2026-11-21..") == both
     assert json.loads(texts(orders, "topics/orders/decoded/records.ndjson")[-1])["partition"] == 1
+    for name, value in (
+        ("first", both[0]),
+        ("latest", both[-1]),
+        ("by-time/2026-11-21", both[0]),
+        ("by-time/2026/11/21/13/05", both[0]),
+    ):
+        assert texts(orders, f"topics/orders/decoded/{name}") == [value], name
 
 
 def test_decoded_is_found_by_name_and_lists_what_it_has(orders: Path) -> None:
@@ -133,7 +140,8 @@ def test_decoded_is_found_by_name_and_lists_what_it_has(orders: Path) -> None:
         "append.ndjson",
     ]
     assert names(orders, "orders-0/decoded/by-time/2026/11/21/13") == ["05"]
-    assert names(orders, "topics/orders/decoded") == ["values", "records.ndjson"]
+    assert names(orders, "topics/orders/decoded") == ["first", "latest", "values", "records.ndjson", "by-time"]
+    assert names(orders, "topics/orders/decoded/by-time/2026/11/21/13") == ["05"]
 
 
 @pytest.mark.parametrize("name", ["7", "7.json", "nope", "range/x..y", "last/x", "append", "segments", "5.key"])

@@ -98,7 +98,8 @@ async def test_each_kind_has_one_node(mounted: Mounted) -> None:
     of_mount, of_partition = table._nodes, (await mounted.tree()).nodes
     for kind in Kind:
         is_in_partition = (
-            kind.spec.paths[0].startswith(IN_PARTITION) or kind == Kind.TOPIC_LINK  # a link: of its target
+            kind.spec.paths[0].startswith(IN_PARTITION)
+            or kind in (Kind.TOPIC_LINK, Kind.TOPIC_DECODED_LINK)  # links: of their target
         )
         nodes, other = (of_partition, of_mount) if is_in_partition else (of_mount, of_partition)
         having = (nodes.directories, nodes.files, nodes.links)
@@ -238,11 +239,11 @@ def test_kinds_keep_their_numbers() -> None:
     more = (
         "DECODED_RECORD DECODED_LINE DECODED_TIME_DIRECTORY TOPIC_DECODED TOPIC_DECODED_RANGES TOPIC_DECODED_SNAPSHOT "
         "TOPIC_DECODED_RANGE TOPIC_DECODED_FOLLOW SCHEMA_SUBJECT SCHEMA_FILE SCHEMA_LINK "
-        "TOPIC_DECODED_APPEND"
+        "TOPIC_DECODED_APPEND TOPIC_DECODED_LINK TOPIC_DECODED_TIMES"
     )
     assert [Kind[name] for name in once.split()] == list(range(1, 31))
     assert [Kind[name] for name in many.split()] == [kind << 59 for kind in range(1, 32)]
-    assert [Kind[name] for name in more.split()] == [kind << 59 | 1 << 58 for kind in range(12)]
+    assert [Kind[name] for name in more.split()] == [kind << 59 | 1 << 58 for kind in range(14)]
     assert {kind.name for kind in Kind} == {*once.split(), *many.split(), *more.split()}, (
         "add a new kind to the end of a list here"
     )
