@@ -10,7 +10,7 @@ from offsetfs.answers.find_lines import Lines
 from offsetfs.schemas.decoded_lines import DecodedLines
 from offsetfs.schemas.decoding import DirectorySchemas, TopicDecoder
 from offsetfs.schemas.json_texts import JsonTexts
-from offsetfs.schemas.references import VALUE_FIELD
+from offsetfs.schemas.references import KEY_FIELD, VALUE_FIELD
 from offsetfs.schemas.registry_schemas import RegistrySchemas
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.schemas.schema_usage import KnownSchemas
@@ -36,8 +36,10 @@ class DecodedFinds:
         def lines(batch: Batch, rows: array[int], numbers: array[int]) -> list[bytes]:
             with self._lock:
                 if name not in self._lines:
-                    decoder = TopicDecoder(self._known, name.topic, VALUE_FIELD, JsonTexts())
-                    self._lines[name] = DecodedLines(name, decoder)
+                    values, keys = (
+                        TopicDecoder(self._known, name.topic, field, JsonTexts()) for field in (VALUE_FIELD, KEY_FIELD)
+                    )
+                    self._lines[name] = DecodedLines(name, values, keys)
                 made = self._lines[name].records([batch])
             begins = [0, *made.ends]
             return [made.data[begins[number] : begins[number + 1]] for number in numbers]

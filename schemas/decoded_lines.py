@@ -4,6 +4,7 @@
      "key":"k","value":{"id":7},"headers":[],"value_schema":{"id":3,"subject":"orders-value","version":1}}
 
 A value that is not decoded is there in the form of `records.ndjson`, with the reason in `value_error`.
+`key_schema` names the schema of a decoded key; `key_error` is there only if the topic has a schema for keys.
 
 Whole batches, and no Python object per record of format v2.
 """
@@ -64,10 +65,18 @@ class _Columns:
 class DecodedLines:
     """The lines of one partition. Thread-safe: one thread at a time decodes."""
 
-    def __init__(self, name: TopicPartition, decoder: TopicDecoder | MaskedDecoder, *, is_base64: bool = False) -> None:
-        """`decoder` is one of `JsonTexts`. `is_base64`: all bytes are in base64."""
+    def __init__(
+        self,
+        name: TopicPartition,
+        decoder: TopicDecoder | MaskedDecoder,
+        keys: TopicDecoder,
+        *,
+        is_base64: bool = False,
+    ) -> None:
+        """`decoder`, and `keys` for these, are of `JsonTexts`. `is_base64`: all bytes are in base64."""
         self._prefix = line_prefix(name.topic, name.partition).removeprefix(b"{").removesuffix(b'":')
         self._decoder = decoder
+        self._keys = keys
         self._is_base64 = is_base64
         self._lock = threading.Lock()
 
@@ -91,7 +100,7 @@ class DecodedLines:
         return self._records(_record_columns([record])).data
 
     def _values(self, of: _Columns) -> MadeLines:
-        texts, _, raw, reasons = self._decoded(of)
+        texts, _, raw, reasons = self._decoded(self._decoder, of.values, _with_texts(of.headers))
         columns = JsonColumns(self._is_base64)
         columns.begin(len(texts), is_choice=True)
         members = [columns.add(texts, is_text=True)]
@@ -104,34 +113,43 @@ class DecodedLines:
         return MadeLines(*columns.lines())
 
     def _records(self, of: _Columns) -> MadeLines:
-        texts, schemas, raw, reasons = self._decoded(of)
+        headers = _with_texts(of.headers)
+        texts, schemas, raw, reasons = self._decoded(self._decoder, of.values, headers)
+        keys, key_schemas, raw_keys, key_reasons = self._decoded(self._keys, of.keys, headers)
         columns = JsonColumns(self._is_base64)
         columns.begin(len(texts))
         members = [
             columns.add(of.offsets, self._prefix),
             columns.add(of.timestamps, "timestamp"),
             columns.add(of.timestamp_types, "timestamp_type"),
-            columns.add(of.keys, "key"),
-            columns.add(texts, "value", is_omitted=True, is_text=True),
+            columns.add(keys, "key", is_omitted=True, is_text=True),
         ]
+        if key_reasons is not None:
+            members.append(columns.add(raw_keys, "key", is_omitted=True))
+            key_schemas = pc.if_else(key_reasons.is_valid(), pa.scalar(None, pa.binary()), key_schemas)
+        members.append(columns.add(texts, "value", is_omitted=True, is_text=True))
         if reasons is not None:
             members.append(columns.add(raw, "value", is_omitted=True))
         members.append(columns.add(of.headers, "headers"))
         if reasons is not None:
             members.append(columns.add(reasons, "value_error", is_omitted=True))
         members.append(columns.add(schemas, "value_schema", is_omitted=True, is_text=True))
+        if key_reasons is not None and self._keys.has_schema:
+            members.append(columns.add(key_reasons, "key_error", is_omitted=True))
+        members.append(columns.add(key_schemas, "key_schema", is_omitted=True, is_text=True))
         columns.end(members)
         return MadeLines(*columns.lines())
 
-    def _decoded(self, of: _Columns) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array | None]:
+    def _decoded(
+        self, decoder: TopicDecoder | MaskedDecoder, values: pa.BinaryArray, headers: pa.ListArray | None
+    ) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array | None]:
         """Return the texts, which are null where a value is not decoded; schemas; the values of these rows; reasons.
 
         The reasons are None if all values are decoded.
         """
-        values = of.values
         try:
             with self._lock:
-                column = self._decoder.decode(values, _with_texts(of.headers))
+                column = decoder.decode(values, headers)
         except (MemoryError, pa.ArrowInvalid, pa.ArrowCapacityError) as error:
             raise DecompressionLimit("decoded values take more than 1 GiB") from error
         texts, schemas = column.values.field(TEXT), column.values.field(SCHEMA)
@@ -143,7 +161,7 @@ class DecodedLines:
         if reasons.null_count == len(reasons):
             return texts, schemas, values, None
         reasons = reasons.dictionary_decode()
-        if self._decoder.is_masked:
+        if decoder.is_masked:
             return texts, schemas, pa.nulls(len(values), pa.binary()), reasons
         return texts, schemas, pc.if_else(reasons.is_valid(), values, pa.scalar(None, pa.binary())), reasons
 

@@ -34,7 +34,7 @@ from offsetfs.schemas.formats import (
 from offsetfs.schemas.masks import FieldMask, MaskError, Masks
 from offsetfs.schemas.named_rows import NamedRows, Numbers, rows_by_schema
 from offsetfs.schemas.newest_values import newest_values
-from offsetfs.schemas.references import VALUE_FIELD, NamedSchema
+from offsetfs.schemas.references import VALUE_FIELD, NamedSchema, ReferenceForm
 from offsetfs.schemas.registry_json import RegistryError
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.schemas.schema_usage import Known, KnownSchemas, name_of_unnamed
@@ -117,13 +117,22 @@ class DirectorySchemas:
         """Use schemas that were read elsewhere."""
         self._catalog, self._known = catalog, KnownSchemas(catalog, self._files, self._registry)
 
-    def writer(self, topic: str, named: NamedSchema | None = None) -> tuple[Known, SchemaCatalog]:
-        """Return the schema for new values of a topic, by name or the newest, and those it refers to. `NoSchema`."""
+    def has_schema(self, topic: str, field: str) -> bool:
+        """Return whether there is a schema of keys or values of a topic. `NoSchema` if a registry does not say."""
+        try:
+            return self._known.reader(topic, field) is not None
+        except RegistryError as error:
+            raise NoSchema(str(error)) from error
+
+    def writer(
+        self, topic: str, named: NamedSchema | None = None, field: str = VALUE_FIELD
+    ) -> tuple[Known, SchemaCatalog]:
+        """Return the schema for new keys or values, by name or the newest, and those it refers to. `NoSchema`."""
         if named is None:
-            schema = self.newest(topic)
+            schema = self.newest(topic, field)
             return schema, self._known.catalog_of(schema)
         try:
-            found = self._known.find(named, topic, VALUE_FIELD)
+            found = self._known.find(named, topic, field)
         except RegistryError as error:
             raise NoSchema(str(error)) from error
         if not found:
@@ -204,8 +213,15 @@ class DirectorySchemas:
                 raise MaskError(f"mask {topic}: {error.reason}") from error
 
 
+_IN_HEADERS = frozenset((ReferenceForm.CONFLUENT_HEADER, ReferenceForm.APICURIO_HEADER))
+
+
 class TopicDecoder:
-    """Decodes keys or values of one topic. One thread at a time uses it."""
+    """Decodes keys or values of one topic. One thread at a time uses it.
+
+    A number as a key may have the first bytes of a reference. So keys of a topic without a schema for them are decoded
+    only by a header, or by a known schema that is not one of values.
+    """
 
     def __init__(
         self,
@@ -222,6 +238,17 @@ class TopicDecoder:
         self._reader = reader
         self.type = reader.type
         self._decoders: dict[NamedSchema | None, ValueDecoder | str] = {}
+        self._has_schema: bool | None = None
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether the topic had a schema for its keys, or values, when this was first asked for."""
+        if self._has_schema is None:
+            try:
+                self._has_schema = self._known.reader(self._topic, self._field) is not None
+            except RegistryError:
+                self._has_schema = False
+        return self._has_schema
 
     @property
     def has_failed(self) -> bool:
@@ -307,7 +334,7 @@ class TopicDecoder:
             found: Sequence[Known] = () if given is None else (given,)
         else:
             try:
-                found = self._known.find(named, self._topic, self._field)
+                found = self._found(named)
             except RegistryError as error:
                 return f"{_written(named)} is unknown: {error}"
         if not found:
@@ -316,6 +343,13 @@ class TopicDecoder:
             return decoder_of(found[0], self._reader, self._known.catalog_of(found[0]))
         except (InvalidSchema, SchemasDiffer) as error:
             return f"{found[0]}: {error}"
+
+    def _found(self, named: NamedSchema) -> Sequence[Known]:
+        if self._field == VALUE_FIELD or named.form in _IN_HEADERS or self.has_schema:
+            return self._known.find(named, self._topic, self._field)
+        found = self._known.find(named, self._topic, self._field, asks_registry=False)
+        is_of_values = f"-{VALUE_FIELD}"
+        return [each for each in found if isinstance(each, SchemaVersion) and not each.subject.endswith(is_of_values)]
 
 
 class _Column:

@@ -30,26 +30,30 @@ from offsetfs.schemas.given_values import DoesNotFit, RepeatedName, bytes_of, re
 from offsetfs.schemas.named_rows import rows_by_schema
 from offsetfs.schemas.protobuf_encoding import ProtobufEncoder
 from offsetfs.schemas.protobuf_format import path_bytes, path_of, proto_schema
-from offsetfs.schemas.references import PATTERNS, VALUE_FIELD, NamedSchema, ReferenceForm
+from offsetfs.schemas.references import KEY_FIELD, PATTERNS, VALUE_FIELD, NamedSchema, ReferenceForm
 from offsetfs.schemas.schema_usage import Known
 from offsetfs.storage.records import LineFault
 
 _ID_MAX = (1 << 31) - 1
 _ENCODERS_MAX = 1000
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_HEADER_NAMES = frozenset(each.header.decode() for each in PATTERNS[VALUE_FIELD] if each.header is not None)
+_HEADER_NAMES = {
+    field: frozenset(each.header.decode() for each in rows if each.header is not None)
+    for field, rows in PATTERNS.items()
+}
 
 Encode = Callable[[Any], bytes]
 
 
 class _NotEncoded(Exception):
-    """A line has no value that can be encoded."""
+    """A line has no key or value that can be encoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """The schema that a line names."""
+    """The schema that a line names for a key or a value."""
 
+    field: str
     named: NamedSchema | None = None
     message: str = ""
     """The full name of a message of Protobuf; empty: the first."""
@@ -83,32 +87,43 @@ class LineEncoder:
             return line
         if not isinstance(record, dict):
             return line
-        described = record.pop("value_schema", None)
-        if record.pop("value_error", None) is None:
-            if "value_b64" in record:
-                raise _NotEncoded("value_b64 has bytes, which are not encoded: append them to append.ndjson")
-            if record.get("value") is not None:
-                data = self._value(_choice(described, record.get("headers")), record.pop("value"))
-                record["value_b64"] = base64.b64encode(data).decode()
+        for field in (KEY_FIELD, VALUE_FIELD):
+            described, is_raw = record.pop(f"{field}_schema", None), record.pop(f"{field}_error", None) is not None
+            if is_raw or not (record.get(field) is not None or f"{field}_b64" in record):
+                continue
+            choice = _choice(field, described, record.get("headers"))
+            if field == KEY_FIELD and choice == _Choice(field) and not self._has_key_schema():
+                continue
+            if f"{field}_b64" in record:
+                raise _NotEncoded(f"{field}_b64 has bytes, which are not encoded: append them to append.ndjson")
+            record[f"{field}_b64"] = base64.b64encode(self._data(choice, record.pop(field))).decode()
         return _json(record, is_ascii=True).encode() + b"\n"
 
-    def _value(self, choice: _Choice, value: object) -> bytes:
+    def _has_key_schema(self) -> bool:
         try:
-            schema, catalog = self._schema(choice.named)
+            return self._schemas.has_schema(self._topic, KEY_FIELD)
+        except NoSchema as error:
+            raise _NotEncoded(f"it is unknown whether keys have a schema: {error.reason}") from error
+
+    def _data(self, choice: _Choice, value: object) -> bytes:
+        try:
+            schema, catalog = self._schema(choice)
             return self._encoder(schema, catalog, choice)(value)
         except NoSchema as error:
             raise _NotEncoded(error.reason) from error
-        except (DoesNotFit, InvalidSchema, SchemasDiffer) as error:
+        except DoesNotFit as error:
+            raise _NotEncoded(f"the key: {error}" if choice.field == KEY_FIELD else str(error)) from error
+        except (InvalidSchema, SchemasDiffer) as error:
             raise _NotEncoded(str(error)) from error
         except RecursionError:
-            raise _NotEncoded("the value is nested too deeply") from None
+            raise _NotEncoded(f"the {choice.field} is nested too deeply") from None
 
-    def _schema(self, named: NamedSchema | None) -> tuple[Known, SchemaCatalog]:
+    def _schema(self, choice: _Choice) -> tuple[Known, SchemaCatalog]:
         try:
-            return self._schemas.writer(self._topic, named)
+            return self._schemas.writer(self._topic, choice.named, choice.field)
         except NoSchema:
             self._schemas.refresh()
-            return self._schemas.writer(self._topic, named)
+            return self._schemas.writer(self._topic, choice.named, choice.field)
 
     def _encoder(self, schema: Known, catalog: SchemaCatalog, choice: _Choice) -> Encode:
         found = self._encoders.get(choice)
@@ -177,33 +192,36 @@ def _head(schema: Known, choice: _Choice) -> bytes:
 # --- what a line names -----------------------------------------------------------------------------------------------
 
 
-def _choice(described: object, headers: object) -> _Choice:
-    """Return what `value_schema` names: an id, or an object as in `decoded/records.ndjson`; a header goes before it."""
+def _choice(field: str, described: object, headers: object) -> _Choice:
+    """Return what `value_schema` or `key_schema` names: an id, or an object as in `decoded/records.ndjson`.
+
+    A header goes before it.
+    """
     number, message = described, None
     if isinstance(described, dict):
         number, message = described.get("id"), described.get("message")
     if number is not None and (not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= _ID_MAX):
-        raise _NotEncoded('value_schema is an id, such as 7 or {"id": 7}')
+        raise _NotEncoded(f'{field}_schema is an id, such as 7 or {{"id": 7}}')
     if message is not None and not isinstance(message, str):
-        raise _NotEncoded('the message in value_schema is a name, such as "shop.Order"')
-    in_header = _in_header(headers)
+        raise _NotEncoded(f'the message in {field}_schema is a name, such as "shop.Order"')
+    in_header = _in_header(field, headers)
     if in_header is not None:
         return in_header
     named = None if number is None else NamedSchema(ReferenceForm.CONFLUENT, str(number))
-    return _Choice(named, message or "")
+    return _Choice(field, named, message or "")
 
 
-def _in_header(headers: object) -> _Choice | None:
+def _in_header(field: str, headers: object) -> _Choice | None:
     """Return the schema that a header names, as readers of the record see it; None if none does."""
     given = headers if isinstance(headers, list) else []
-    if not any(isinstance(each, dict) and each.get("key") in _HEADER_NAMES for each in given):
+    if not any(isinstance(each, dict) and each.get("key") in _HEADER_NAMES[field] for each in given):
         return None
     try:
         pairs = [{"key": str(each["key"]), "value": _header_value(each)} for each in given]
     except (TypeError, KeyError, DoesNotFit):
         return None  # append.ndjson has the reason to refuse it
-    found = next(rows_by_schema(pa.array([b""], pa.binary()), pa.array([pairs], _HEADERS), VALUE_FIELD))
-    return _Choice(found.named, header_path=found.path) if found.is_in_header else None
+    found = next(rows_by_schema(pa.array([b""], pa.binary()), pa.array([pairs], _HEADERS), field))
+    return _Choice(field, found.named, header_path=found.path) if found.is_in_header else None
 
 
 def _header_value(header: dict[str, Any]) -> bytes | None:

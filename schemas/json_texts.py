@@ -21,7 +21,7 @@ from offsetfs.schemas.column_json import JsonColumns
 from offsetfs.schemas.decoding import DECODERS_MAX, DecodedColumn, DirectorySchemas, TopicDecoder
 from offsetfs.schemas.formats import DividingDecoder, SchemaReader, ValueDecoder, ValueFault, reader_of
 from offsetfs.schemas.masks import Masks
-from offsetfs.schemas.references import VALUE_FIELD, NamedSchema
+from offsetfs.schemas.references import KEY_FIELD, VALUE_FIELD, NamedSchema
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.schemas.schema_usage import KnownSchemas
 from offsetfs.storage import AnyLogDirectory
@@ -228,13 +228,15 @@ class MaskedDecoder:
 
 
 class FollowingDecoder(TopicDecoder):
-    """Decodes the values of a topic as texts. A schema that is unknown is looked for again, once; then it stays so."""
+    """Decodes keys or values of a topic as texts. An unknown schema is looked for again, once; then it stays so."""
 
-    def __init__(self, schemas: FollowingSchemas, topic: str, *, is_base64: bool = False) -> None:
+    def __init__(
+        self, schemas: FollowingSchemas, topic: str, field: str = VALUE_FIELD, *, is_base64: bool = False
+    ) -> None:
         self._schemas = schemas
         self._unknown: set[NamedSchema | None] = set()
         self._checked: KnownSchemas | None = None  # with which no unknown schema was found
-        super().__init__(schemas.known, topic, VALUE_FIELD, JsonTexts(is_base64))
+        super().__init__(schemas.known, topic, field, JsonTexts(is_base64))
 
     @property
     def has_unknown(self) -> bool:
@@ -253,6 +255,8 @@ class FollowingDecoder(TopicDecoder):
 
     def _made(self, named: NamedSchema | None) -> ValueDecoder | str:
         made = super()._made(named)
+        if named is None and self._field == KEY_FIELD and not self.has_schema:
+            return made  # keys without schemas are no reason to look for new ones
         if isinstance(made, str):
             # A producer registers a schema before it sends a record with it.
             self._schemas.refresh()

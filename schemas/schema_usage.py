@@ -141,7 +141,7 @@ class KnownSchemas:
         """Return the schema that the user gave for keys or values of a topic that name none."""
         return self._files.get(name_of_unnamed(topic, field_name).lower())
 
-    def find(self, named: NamedSchema, topic: str, field_name: str) -> Sequence[Known]:
+    def find(self, named: NamedSchema, topic: str, field_name: str, *, asks_registry: bool = True) -> Sequence[Known]:
         """Return the schemas that a record of a topic may mean: files, then the subject of the topic, then others.
 
         Others, because a subject need not have the name of its topic. `RegistryError`.
@@ -156,7 +156,7 @@ class KnownSchemas:
         subject = f"{topic}-{field_name}"
         is_replaced = VersionState.REPLACED
         ordered = sorted(versions, key=lambda each: (each.state == is_replaced, each.subject != subject))
-        return [*found, *ordered] or self._in_registry(named)
+        return [*found, *ordered] or (self._in_registry(named) if asks_registry else [])
 
     def reader(self, topic: str, field_name: str) -> Known | None:
         """Return the schema by which a topic is read: of its file, or the newest of its subject. `RegistryError`."""

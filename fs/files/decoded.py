@@ -61,7 +61,8 @@ LINE_KINDS = {b"": Kind.DECODED_RECORD, b".json": Kind.DECODED_LINE}
 class DecodedFormat:
     """What makes lines of one partition. Its lines of a record never change."""
 
-    decoder: FollowingDecoder | MaskedDecoder
+    decoders: tuple[FollowingDecoder | MaskedDecoder, FollowingDecoder]
+    """Of values, and of keys."""
     lines: DecodedLines
     values: LinesFormat
     records: LinesFormat
@@ -101,9 +102,11 @@ class MountSchemas:
         schemas = self.opened()
         from offsetfs.schemas.decoding import NoSchema
         from offsetfs.schemas.encoding import LineEncoder
+        from offsetfs.schemas.references import KEY_FIELD
 
         schemas.refresh()
         with contextlib.suppress(NoSchema):  # a line without one is refused
+            schemas.has_schema(topic, KEY_FIELD)
             schemas.newest(topic)
         encoder = LineEncoder(schemas, topic)
 
@@ -120,16 +123,18 @@ class MountSchemas:
         from offsetfs.schemas.decoding import NoSchema
         from offsetfs.schemas.json_texts import FollowingDecoder, MaskedDecoder
         from offsetfs.schemas.masks import MaskError
+        from offsetfs.schemas.references import KEY_FIELD
 
         is_base64 = self._mount.options.json_bytes == BASE64
         made = MaskedDecoder if name.topic in schemas.masks else FollowingDecoder
         try:
             decoder = made(schemas, name.topic, is_base64=is_base64)
+            keys = FollowingDecoder(schemas, name.topic, KEY_FIELD, is_base64=is_base64)
         except (NoSchema, MaskError) as error:  # of a topic with a mask, whose registry does not answer
             raise OSError(errno.EIO, f"the mask cannot be applied: {error}") from error
-        lines = DecodedLines(name, decoder, is_base64=is_base64)
+        lines = DecodedLines(name, decoder, keys, is_base64=is_base64)
         return DecodedFormat(
-            decoder,
+            (decoder, keys),
             lines,
             LinesFormat(DECODED_VALUES.name, lines.values),
             LinesFormat(DECODED_RECORDS.name, lines.records),
@@ -150,8 +155,9 @@ class PartitionFormats:
         """Return the format for a new look-up: a new one if more values can be decoded now."""
         async with self._lock:
             current = self._format
-            if current is not None and current.decoder.has_unknown:
-                is_outdated = await self._mount.executor.in_thread(current.decoder.is_outdated)
+            unknown = [each for each in current.decoders if each.has_unknown] if current is not None else []
+            if unknown:
+                is_outdated = await self._mount.executor.in_thread(lambda: any(each.is_outdated() for each in unknown))
                 current = None if is_outdated else current
             if current is None:
                 current = await self._mount.executor.in_thread(lambda: self._schemas.format_of(self._name))

@@ -279,6 +279,85 @@ def test_the_option_of_a_mount_names_several_schemas_and_is_printed_again(tmp_pa
         MountOptions.parse(["schema=orders=order.avsc"])
 
 
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+KEY = {"type": "record", "name": "Key", "fields": [{"name": "region", "type": "string"}]}
+EU = encoded(3, KEY, {"region": "eu"})
+
+
+def keys(log: Path, path: str = "orders-0/decoded/records.ndjson") -> list[Any]:
+    shown = ("key", "key_b64", "key_schema", "key_error")
+    return [[json.loads(line)[name] for name in shown if name in json.loads(line)] for line in texts(log, path)]
+
+
+def test_keys_are_decoded_by_the_schema_of_the_topic_or_that_they_name(log: Path) -> None:
+    write_schemas(log, [
+        schema_record("orders-value", 1, 1, json.dumps(ORDER)), schema_record("orders-key", 1, 3, json.dumps(KEY)),
+    ])  # fmt: skip
+    in_header = (("__key_schema_id", b"\0\0\0\0\3"),)
+    rows = [(EU, ()), (b"plain", ()), (None, ()), (EU[:-1] + b"\xff", ()), (EU[5:], in_header)]
+    write_log(log, "orders-0", [(key, order(1), headers) for key, headers in rows])
+    named = {"id": 3, "subject": "orders-key", "version": 1}
+    assert keys(log) == [
+        [{"region": "eu"}, named],
+        ["plain", "the record names no schema"],
+        [None],
+        ["AAAAAAMEZf8=", "schema 3: field region: a text is not UTF-8"],
+        [{"region": "eu"}, named],
+    ]
+    assert texts(log, "orders-0/decoded/0.json") == texts(log, "topics/orders/decoded/records.ndjson")[:1]
+    assert texts(log, "orders-0/decoded/0") == ['{"id":1,"photo":null}']
+    raw = json.loads(texts(log, "orders-0/0.json")[0])
+    assert raw["key"].encode() == EU  # the raw files have the bytes
+
+
+def test_a_number_as_a_key_is_not_taken_for_the_id_of_a_schema(log: Path) -> None:
+    """16777216 + 512 has the first bytes of schema 1, and the rest would fit."""
+    write_schemas(log, [
+        schema_record("orders-value", 1, 1, '"bytes"'), schema_record("shop.Key", 1, 3, json.dumps(KEY)),
+    ])  # fmt: skip
+    number = (1 << 24 | 2 << 16 | 65).to_bytes(8, "big")
+    rows = [b"\0" + number[-7:], b"\0\0\0\0\1\2\x41", EU, b"\0\0\0\0\x09x", b"k"]
+    write_log(log, "orders-0", [(key, b"\0\0\0\0\1\2\x41", ()) for key in rows])
+    found = keys(log)
+    assert found[2] == [{"region": "eu"}, {"id": 3, "subject": "shop.Key", "version": 1}]
+    assert [len(each) for each in found] == [1, 1, 2, 1, 1]  # raw, and without an error: keys need no schema
+    assert found[1] == ["\0\0\0\0\1\2A"] and found[4] == ["k"]
+
+
+def test_a_schema_of_keys_that_comes_later_decodes_them_at_the_next_look_up(log: Path) -> None:
+    write_schemas(log, [schema_record("orders-value", 1, 1, json.dumps(ORDER))])
+    write_log(log, "orders-0", [(EU, order(1), ())])
+
+    async def work(tree: Tree) -> None:
+        path = "orders-0/decoded/0.json"
+        assert "key_schema" not in json.loads((await read(tree, path))[0])
+        write_schemas(log, [schema_record("orders-key", 1, 3, json.dumps(KEY))])
+        assert json.loads((await read(tree, path))[0])["key"] == {"region": "eu"}
+
+    in_tree(log, work)
+
+
+def test_decoded_keys_are_encoded_again_and_others_stay_text(
+    log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_schemas(log, [
+        schema_record("orders-value", 1, 1, json.dumps(ORDER)), schema_record("orders-key", 1, 3, json.dumps(KEY)),
+        schema_record("users-value", 1, 1, json.dumps(ORDER)), schema_record("shop.Key", 1, 3, json.dumps(KEY)),
+    ])  # fmt: skip
+    rows = [EU, b"plain", None, EU[:-1] + b"\xff"]
+    for topic in ("orders", "users"):
+        write_log(log, f"{topic}-0", [(key, order(1), ()) for key in rows])
+        data = "".join(line + "\n" for line in texts(log, f"{topic}-0/decoded/records.ndjson")).encode()
+        assert append(log, f"{topic}-0/decoded/append.ndjson", data, monkeypatch, tmp_path) == 0
+        lines = [json.loads(line) for line in texts(log, f"{topic}-0/records.ndjson")]
+        found = [[each.get("key"), each.get("key_b64")] for each in lines]
+        assert found[4:] == found[:4], topic
+    data = b'{"key":{"region":"us"},"value":{"id":7}}\n'
+    assert append(log, "topics/orders/decoded/append.ndjson", data, monkeypatch, tmp_path) == 0
+    assert keys(log, "orders-0/decoded/last/1.ndjson")[0][0] == {"region": "us"}
+
+
 # --- append.ndjson ---------------------------------------------------------------------------------------------------
 
 

@@ -199,6 +199,8 @@ def encoder(tmp_path: Path) -> Any:
         [
             schema_record("orders-value", 1, 3, json.dumps(older)),
             schema_record("orders-value", 2, 4, json.dumps(newer)),
+            schema_record("keyed-key", 1, 6, json.dumps(older)),
+            schema_record("keyed-value", 1, 3, json.dumps(older)),
             schema_record("ghosts-value", 1, 5, 'syntax = "proto3"; message Ghost {}', schemaType="PROTOBUF"),
         ],
     )
@@ -240,6 +242,10 @@ def test_what_has_no_value_to_encode_stays_as_it_is(encoder: Any) -> None:
         ("orders", b'{"value":{"id":7},"value_schema":"x"}', 'value_schema is an id, such as 7 or {"id": 7}'),
         ("orders", b'{"value_b64":"AA=="}', "value_b64 has bytes, which are not encoded: append them to append.ndjson"),
         ("users", b'{"value":1}', "there is no subject users-value"),
+        ("keyed", b'{"key":"k","value":{"id":7}}', "the key: 'k' is not an object"),
+        ("keyed", b'{"key_b64":"AA=="}', "key_b64 has bytes, which are not encoded: append them to append.ndjson"),
+        ("orders", b'{"key":"k","key_schema":9}', "schema 9 is unknown"),
+        ("orders", b'{"key":"k","key_schema":"x"}', 'key_schema is an id, such as 7 or {"id": 7}'),
         (
             "orders",
             b'{"value":{"id":7},"value_schema":{"message":"Order"}}',
