@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from offsetfs.answers.find_conditions import Condition, matching_rows, may_be_in
+from offsetfs.answers.find_conditions import Condition, matching_rows
 from offsetfs.answers.find_lines import LinesOf
 from offsetfs.answers.ordered_work import OrderedWork
 from offsetfs.storage import (
@@ -30,6 +30,7 @@ from offsetfs.storage import (
     READ_UNCOMMITTED,
     AnyLogDirectory,
     Batch,
+    BatchGroup,
     LogReader,
     LogView,
     TopicPartition,
@@ -229,7 +230,6 @@ class Search:
             isolation=READ_COMMITTED if self.is_committed_only else READ_UNCOMMITTED,
             on_damage=self.note_damage,
             on_lost=lambda error: self._note_loss(name, error),
-            rejects=self._rejects if self.conditions else None,
         )
 
     def _pieces(self, limit: Limit | None) -> list[_Piece]:
@@ -260,9 +260,6 @@ class Search:
         for first_offset, end_offset, size in whole.cut(PIECE_BYTES):
             yield _Piece(name, self._reader(name, first_offset, end_offset), size)
 
-    def _rejects(self, data: memoryview) -> bool:
-        return not may_be_in(data, self.conditions)
-
     def _searched(self, piece: _Piece, lines_of: LinesOf | None, limit: Limit | None) -> Iterator[_Found]:
         """Yield what a piece has; with a limit at the end, and no more than that."""
         lines = None if lines_of is None else lines_of(piece.partition)
@@ -270,15 +267,14 @@ class Search:
         batches = size = count = 0
         is_newest = limit is not None and limit.is_newest
         try:
-            for batch, first, stop in piece.reader.slices():
+            for batch, first, stop in piece.reader.groups():
                 if piece.partition in self._satisfied:
                     break
                 batches += 1
-                rows, numbers = self._matching(batch, first, stop, piece.offsets)
-                if numbers:
+                for part, rows, numbers in self._matching(batch, first, stop, piece.offsets):
                     count += len(numbers)
                     if lines is not None:
-                        made = self._lines(batch, lines, rows, numbers)
+                        made = self._lines(part, lines, rows, numbers)
                         gathered += made
                         size += sum(len(line) for _, line in made)
                 batch.drop_payload()
@@ -296,11 +292,13 @@ class Search:
 
     def _matching(
         self, batch: Batch, first: int, stop: int, wanted: frozenset[int] | None
-    ) -> tuple[array[int], array[int]]:
-        """Return the rows of a batch, and the numbers of those that are found."""
-        nothing = array("q")
+    ) -> Iterator[tuple[Batch, array[int], array[int]]]:
+        """Yield the rows of a batch, and the numbers of those that are found, if there are some.
+
+        Of a group in which records cannot be read, each batch.
+        """
         if not self.bounds.may_have(batch):
-            return nothing, nothing
+            return
         try:
             rows, numbers = matching_rows(batch, self.conditions)
             if numbers and not (first <= batch.base_offset and batch.header.next_offset <= stop):
@@ -313,9 +311,14 @@ class Search:
             if numbers and self.bounds.has_times:
                 numbers = array("q", (each for each in numbers if self.bounds.has_time(_time(batch, rows, each))))
         except StorageError as error:
-            self.note_damage(error)
-            return nothing, nothing
-        return rows, numbers
+            if not isinstance(batch, BatchGroup):
+                self.note_damage(error)
+                return
+            for each in batch.batches():
+                yield from self._matching(each, first, stop, wanted)
+            return
+        if numbers:
+            yield batch, rows, numbers
 
     def _lines(
         self,
@@ -324,6 +327,9 @@ class Search:
         rows: array[int],
         numbers: array[int],
     ) -> list[TimedLine]:
+        if isinstance(batch, BatchGroup):
+            parts = batch.parts(numbers)
+            return [line for each, found in parts for line in self._lines(each, lines, each.rows(), found)]
         try:
             made = lines(batch, rows, numbers)
         except StorageError as error:

@@ -1,7 +1,8 @@
 """Conditions of `offsetfs find` on the bytes of records, asked of a whole batch at a time.
 
 Each condition rejects most batches by one look at their inflated bytes; only where that finds something are the records
-scanned and their fields compared. The native search and RE2 release the lock of the interpreter.
+scanned and their fields compared. The native search and RE2 release the lock of the interpreter. Plain batches come as
+groups, because Arrow compiles a pattern for each call.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 import re2
 
-from offsetfs.common.name_patterns import PatternError, compiled
+from offsetfs.common.name_patterns import PatternError, common_prefix, compiled
 from offsetfs.storage import Batch
 from offsetfs.storage.records import (
     COLUMNS,
@@ -34,6 +35,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 FIELDS = {"key": IN_KEY, "value": IN_VALUE, "headers": IN_HEADERS, "any": IN_KEY | IN_VALUE | IN_HEADERS}
 """Where a text or a pattern is looked for, by the words of `--in`."""
+
+ONE_BY_ONE_MAX = 50_000
+"""The fields that a pattern is matched with one by one, before Arrow is imported, which takes as long as that."""
 
 _ASSERTIONS = ("^", "$", "\\b", "\\B", "\\A", "\\z")
 """Texts of a pattern that may look at what is around a match. A batch is then not rejected as a whole."""
@@ -91,7 +95,7 @@ class HasHeader:
         return rows_with_header(batch.payload(), rows, self.name, self.value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HasPattern:
     """A regular expression of RE2 matches somewhere in one of the fields.
 
@@ -101,7 +105,11 @@ class HasPattern:
     pattern: str
     fields: int
     _program: Any = field(init=False, compare=False)
+    _prefix: bytes = field(init=False, compare=False)
+    """The bytes with which every match begins."""
     _sees_around: bool = field(init=False, compare=False)
+    _matched: int = field(default=0, init=False, compare=False)
+    """About how many fields were matched one by one: threads add to it."""
 
     @classmethod
     def of_text(cls, text: str, fields: int) -> HasPattern:
@@ -113,11 +121,12 @@ class HasPattern:
 
     def __post_init__(self) -> None:
         """`PatternError` if it is not a regular expression."""
-        object.__setattr__(self, "_program", compiled(self.pattern, has_groups=False))
-        object.__setattr__(self, "_sees_around", any(each in self.pattern for each in _ASSERTIONS))
+        self._program = compiled(self.pattern, has_groups=False)
+        self._prefix = common_prefix(self.pattern)
+        self._sees_around = any(each in self.pattern for each in _ASSERTIONS)
 
     def may_be_in(self, data: Buffer, magic: int) -> bool:
-        return self._sees_around or self._program.search(data) is not None
+        return contains(data, self._prefix) and (self._sees_around or self._program.search(data) is not None)
 
     def rows(self, batch: Batch, rows: array[int]) -> array[int]:
         found = set[int]()
@@ -135,6 +144,9 @@ class HasPattern:
         return array("q", sorted(found))
 
     def _matching(self, column: Any, count: int) -> Sequence[int]:
+        if self._matched < ONE_BY_ONE_MAX:
+            self._matched += count
+            return self._matching_one_by_one(column, count)
         try:
             return self._matching_in_arrow(column, count)
         except ModuleNotFoundError:  # the extra is not installed

@@ -8,6 +8,7 @@ included: it goes back and tries again, and it holds the lock of the interpreter
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -39,6 +40,15 @@ def compiled(pattern: str, *, has_groups: bool = True) -> Any:
     if program.programsize > STEPS_MAX:
         raise PatternError(f"it has more than {STEPS_MAX} steps")
     return program
+
+
+def common_prefix(pattern: str, length_max: int = 32) -> bytes:
+    """Return bytes with which every match of a valid pattern begins, at most `length_max`; b"" if none are known."""
+    try:
+        first, last = compiled(f"^(?:{pattern})", has_groups=False).possiblematchrange(length_max)
+    except (PatternError, re2.error):
+        return b""
+    return bytes(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
 
 
 def _reason(message: str) -> str:

@@ -28,6 +28,7 @@ from offsetfs.storage.records.format.batch_builder import BatchBuilder as BatchB
 from offsetfs.storage.records.format.batch_builder import SealedBatch as SealedBatch
 from offsetfs.storage.records.format.batch_builder import record_size as record_size
 from offsetfs.storage.records.format.batch_builder import spread_json_lines as spread_json_lines
+from offsetfs.storage.records.format.batch_group import BatchGroup as BatchGroup
 from offsetfs.storage.records.format.batch_header import BatchHeader as BatchHeader
 from offsetfs.storage.records.format.batch_writer import BatchLimit as BatchLimit
 from offsetfs.storage.records.format.batch_writer import BatchWriter as BatchWriter

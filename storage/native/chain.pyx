@@ -20,7 +20,7 @@ from libc.string cimport memcpy
 from array import array as _array
 
 from offsetfs.storage.native.record cimport FINE, RECORD_BYTES_MIN, Cursor, read_record
-from offsetfs.storage.native.rows cimport BATCH_COLUMNS, BatchRow, RecordRow, hold_rows
+from offsetfs.storage.native.rows cimport BATCH_COLUMNS, RECORD_COLUMNS, BatchRow, RecordRow, hold_rows
 
 cdef extern from "crc32c.h" nogil:
     int crc32c_is_fast
@@ -38,6 +38,7 @@ cdef enum:
     OFFSET_ENTRY_BYTES = 8
     TIME_ENTRY_BYTES = 12
     CODEC_BITS = 0x07
+    APPEND_TIME_BIT = 0x08
     CONTROL_BIT = 0x20
     NOT_HERE = -1
 
@@ -50,6 +51,7 @@ crc32c_prepare()
 
 cdef struct Bounds:
     bint are_checked
+    int64_t refused  # bits of attributes that no batch has
     int64_t offset_min  # negative: offsets are taken as they come
     int64_t offset_max
 
@@ -68,14 +70,20 @@ cdef struct Walk:  # over the batches of a block
 
 def headers(block, Py_ssize_t start, Py_ssize_t end, Py_ssize_t limit, int64_t file_position):
     """Return the rows of the batches in a block, and where the walk ended. See `reference/chain.py:headers`."""
-    return walked(block, start, end, limit, file_position, Bounds(False, -1, LONG_MAX))
+    return walked(block, start, end, limit, file_position, Bounds(False, 0, -1, LONG_MAX))
 
 
 def sound(
-    block, Py_ssize_t start, Py_ssize_t end, int64_t file_position, int64_t offset_min, int64_t offset_max
+    block,
+    Py_ssize_t start,
+    Py_ssize_t end,
+    int64_t file_position,
+    int64_t offset_min,
+    int64_t offset_max,
+    int64_t refused=0,
 ):
     """Return the rows of whole batches that are sound, and where the walk ended. See `reference/chain.py:sound`."""
-    return walked(block, start, end, end, file_position, Bounds(True, offset_min, offset_max))
+    return walked(block, start, end, end, file_position, Bounds(True, refused, offset_min, offset_max))
 
 
 cdef tuple walked(
@@ -140,9 +148,90 @@ cdef void find_rows(Walk* walk) noexcept nogil:
 
 
 cdef inline bint is_possible(const BatchRow* row, const Bounds* bounds) noexcept nogil:
+    if row.attributes & bounds.refused:
+        return False
     if row.base_offset < 0 or row.base_offset < bounds.offset_min or row.last_offset_delta < 0 or row.count < 0:
         return False
     return row.base_offset <= LONG_MAX - 1 - row.last_offset_delta and row.base_offset + row.last_offset_delta <= bounds.offset_max
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def scan(block, int64_t file_position, array rows not None, int64_t base_offset, int64_t base_timestamp):
+    """Return the rows of all records, or None. See `reference/chain.py:scan`."""
+    cdef Py_buffer source
+    cdef Py_buffer held_rows
+    cdef Py_ssize_t count = hold_rows(rows, BATCH_COLUMNS, &held_rows), number
+    cdef int64_t space = 0, done = 0, scanned = 0, records
+    cdef array found
+    cdef const BatchRow* row = <const BatchRow*>held_rows.buf
+    try:
+        PyObject_GetBuffer(block, &source, PyBUF_SIMPLE)
+        try:
+            if check_inside(source.len, file_position, row, count) > source.len:
+                raise ValueError("batches that overlap")
+            for number in range(count):  # at most a seventh of the bytes, or the batch cannot be read
+                records = row[number].count
+                if row[number].attributes & CONTROL_BIT:
+                    continue
+                if not 0 <= records <= row[number].size // RECORD_BYTES_MIN:
+                    return None
+                space += records
+            found = clone(_template, space * RECORD_COLUMNS, zero=False)
+            with nogil:
+                for number in range(count):
+                    scanned = scan_batch(
+                        <const uint8_t*>source.buf, source.len, file_position, &row[number], base_offset, base_timestamp,
+                        <RecordRow*>found.data.as_voidptr + done, space - done,
+                    )
+                    if scanned < 0:
+                        break
+                    done += scanned
+            if scanned < 0:
+                return None
+            resize(found, done * RECORD_COLUMNS)
+            return found
+        finally:
+            PyBuffer_Release(&source)
+    finally:
+        PyBuffer_Release(&held_rows)
+
+
+cdef int64_t scan_batch(
+    const uint8_t* block,
+    Py_ssize_t length,
+    int64_t file_position,
+    const BatchRow* row,
+    int64_t base_offset,
+    int64_t base_timestamp,
+    RecordRow* out,
+    int64_t space,
+) noexcept nogil:
+    """Write the rows of a batch to `out`; return how many, NOT_HERE where they cannot be read or have no space."""
+    cdef Cursor cursor
+    cdef int64_t position = row.position - file_position, attributes = row.attributes, done
+    cdef int64_t count = open_batch(block, length, file_position, row, &cursor)
+    cdef uint64_t offset, timestamp, append_time
+    if count <= 0:
+        return count
+    if count > space or cursor.data != block + position:
+        return NOT_HERE
+    offset = <uint64_t>i64(cursor.data) - <uint64_t>base_offset
+    timestamp = <uint64_t>i64(cursor.data + 27) - <uint64_t>base_timestamp
+    append_time = <uint64_t>i64(cursor.data + 35) - <uint64_t>base_timestamp
+    for done in range(count):
+        if read_record(&cursor, out) != FINE:
+            return NOT_HERE
+        out.offset_delta = <int64_t>(offset + <uint64_t>out.offset_delta)
+        out.timestamp_delta = <int64_t>(
+            append_time if attributes & APPEND_TIME_BIT else timestamp + <uint64_t>out.timestamp_delta
+        )
+        out.key_position += position
+        out.value_position += position
+        out.headers_position += position
+        out += 1
+    return count if cursor.position == cursor.end else NOT_HERE
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

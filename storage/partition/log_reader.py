@@ -30,7 +30,7 @@ from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.records.format.batch import MAGIC, Batch, BatchHeader
-from offsetfs.storage.records.format.batch_chain import Rejects
+from offsetfs.storage.records.format.batch_group import GroupHeader, Joining
 from offsetfs.storage.records.format.batch_row import BASE_OFFSET
 from offsetfs.storage.records.format.legacy import NO_RUNS
 from offsetfs.storage.records.format.record import Record
@@ -112,7 +112,7 @@ class LogReader:
       taken its place nor does the log begin behind it: something removed it by hand.
     """
 
-    __slots__ = ("_log", "_on_damage", "_on_lost", "_rejects", "_runs", "_start", "_stop", "_view")
+    __slots__ = ("_log", "_on_damage", "_on_lost", "_runs", "_start", "_stop", "_view")
 
     def __init__(
         self,
@@ -124,7 +124,6 @@ class LogReader:
         on_damage: OnError | None = None,
         on_lost: OnError | None = None,
         runs: tuple[int, ...] = NO_RUNS,
-        rejects: Rejects | None = None,
     ) -> None:
         """Take note of what is to be read; nothing is opened.
 
@@ -139,8 +138,6 @@ class LogReader:
         first record that is left; None: it is raised. Either may raise an error of its own, or append to a list.
 
         `runs`: message formats (0, 1) of which loose messages come several at a time, see `storage.records.legacy`.
-
-        `rejects`: asked of a megabyte of uncompressed batches at a time; True: the caller does not need these batches.
         """
         self._log = log
         self._view = None if isolation == RAW else LogView(log, is_committed_only=isolation == READ_COMMITTED)
@@ -149,7 +146,6 @@ class LogReader:
         self._on_damage = on_damage
         self._on_lost = on_lost
         self._runs = runs
-        self._rejects = rejects
 
     # --- what is read ------------------------------------------------------------------------------------------------
 
@@ -204,6 +200,13 @@ class LogReader:
 
     def slices(self) -> Iterator[BatchSlice]:
         """Yield each batch that reaches into the range, and the offsets of it that belong there."""
+        return self._slices(is_grouped=False)
+
+    def groups(self) -> Iterator[BatchSlice]:
+        """Yield as `slices`, plain batches of a block as one `BatchGroup`: a small batch costs no objects."""
+        return self._slices(is_grouped=True)
+
+    def _slices(self, *, is_grouped: bool) -> Iterator[BatchSlice]:
         log, shows = self._log, None if self._view is None else self._view.shows
         on_damage = None if self._on_damage is None else _OncePerPlace(self._on_damage)
         # Fixed at the beginning, so that a writer beside the reader cannot make the iteration endless.
@@ -215,7 +218,8 @@ class LogReader:
             try:
                 for segment in segments.from_floor(first):
                     begin = segment.reading_position(first)
-                    for batch in self._batches(segment, begin, stop, on_damage):
+                    joins = Joining(first, min(stop, self._end_of(segment, segments)) - 1) if is_grouped else None
+                    for batch in self._batches(segment, begin, stop, on_damage, joins):
                         header = batch.header
                         following = header.next_offset
                         # A lower last offset than the range begins with: the batch before the start, or one with a
@@ -237,7 +241,9 @@ class LogReader:
                             return
                         is_shown = shows is None or shows(header)  # before the offset moves: it may read a segment, too
                         # Nothing behind it is read: that may be damaged. Where there is a gap the offset is no proof.
-                        is_last = following >= stop and base_offset <= offset
+                        last_base = header.last_base_offset if isinstance(header, GroupHeader) else base_offset
+                        before_last = header.offset_before_last if isinstance(header, GroupHeader) else offset
+                        is_last = following >= stop and last_base <= before_last
                         if following > offset:
                             offset = following
                         if is_shown:
@@ -289,13 +295,13 @@ class LogReader:
                 if reached is not None:
                     yield reached
 
-    def _batches(self, segment: Segment, begin: int, stop: int, on_damage: _OncePerPlace | None) -> Iterator[Batch]:
+    def _batches(
+        self, segment: Segment, begin: int, stop: int, on_damage: _OncePerPlace | None, joins: Joining | None
+    ) -> Iterator[Batch]:
         log = segment.open_files().log
-        if self._rejects is None or log.is_remote:  # a remote file is read no further than needed
+        if joins is None or log.is_remote:  # a remote file is read no further than needed
             return segment.batches(begin, on_damage=on_damage, runs=self._runs, offset_end=stop)
-        return batch_chain.batches(
-            log, begin, segment.size, on_damage=on_damage, runs=self._runs, rejects=self._rejects
-        )
+        return batch_chain.batches(log, begin, segment.size, on_damage=on_damage, runs=self._runs, joins=joins)
 
     # --- how much it is ----------------------------------------------------------------------------------------------
 

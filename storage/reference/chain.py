@@ -18,6 +18,7 @@ from crc32c import crc32c
 
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.format.batch_header import (
+    APPEND_TIME_FLAG,
     CODEC_MASK,
     CONTROL_FLAG,
     CRC_START,
@@ -36,8 +37,9 @@ from offsetfs.storage.records.format.batch_row import (
     POSITION,
     SIZE,
 )
+from offsetfs.storage.records.format.record_row import COLUMNS as RECORD_COLUMNS
 from offsetfs.storage.reference import codec
-from offsetfs.storage.units import I32_MAX, I64_MAX
+from offsetfs.storage.units import I32_MAX, I64_MAX, wrapped
 
 ROWS_MAX = 8192
 """The number of rows that one call returns, at most: it allocates less than a megabyte."""
@@ -68,18 +70,25 @@ def headers(block: Buffer, start: int, end: int, limit: int, file_position: int)
 
 
 def sound(
-    block: Buffer, start: int, end: int, file_position: int, offset_min: int, offset_max: int
+    block: Buffer, start: int, end: int, file_position: int, offset_min: int, offset_max: int, refused: int = 0
 ) -> tuple[array[int], int]:
     """Return rows as `headers` does, of whole batches that pass `Batch.check`: the checksum, and what cannot be.
 
     Offsets rise from `offset_min` on and do not go beyond `offset_max`; with a negative `offset_min` (`ANY_OFFSETS`)
-    they are taken as they come. Compiled, checksums are verified with the GIL released.
+    they are taken as they come. A batch with one of the bits `refused` in its attributes ends the walk. Compiled,
+    checksums are verified with the GIL released.
     """
-    return _walk(block, start, end, end, file_position, (offset_min, offset_max))
+    return _walk(block, start, end, end, file_position, (offset_min, offset_max), refused)
 
 
 def _walk(
-    block: Buffer, start: int, end: int, limit: int, file_position: int, offsets: tuple[int, int] | None
+    block: Buffer,
+    start: int,
+    end: int,
+    limit: int,
+    file_position: int,
+    offsets: tuple[int, int] | None,
+    refused: int = 0,
 ) -> tuple[array[int], int]:
     if not 0 <= start <= end <= min(len(block), limit):
         raise ValueError("positions outside of the block")
@@ -90,7 +99,7 @@ def _walk(
         if magic != MAGIC or not HEADER_SIZE <= size <= limit - start:
             break
         if offsets is not None:
-            if not _is_possible(base_offset, delta, producer[-1], offset_min, offsets[1]):
+            if attributes & refused or not _is_possible(base_offset, delta, producer[-1], offset_min, offsets[1]):
                 break
             if crc32c(view[start + CRC_START : start + size]) != crc:
                 break
@@ -128,6 +137,37 @@ def row(position: int, header: BatchHeader) -> array[int]:
     )
 
 
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def scan(
+    block: Buffer, file_position: int, rows: array[int], base_offset: int, base_timestamp: int
+) -> array[int] | None:
+    """Return the rows of all records (`record_row`); None if a batch is compressed, or its records cannot be read.
+
+    `rows` are of whole v2 batches in `block`, which begins at `file_position`; `ValueError` for others. Positions count
+    from the start of the block, offsets and times from `base_offset` and `base_timestamp`. Control batches have none.
+    """
+    view, records = memoryview(block), array("q")
+    for start, size, flags, count in _batches(view, file_position, rows):
+        if flags & CONTROL_FLAG or count == 0:
+            continue
+        if flags & CODEC_MASK:
+            return None
+        try:
+            found = codec.scan(view[start + HEADER_SIZE : start + size], count)
+        except MalformedBatch:
+            return None
+        offset, _, _, _, _, _, _, own_timestamp, max_timestamp, *_ = _HEADER.unpack_from(view, start)
+        for at in range(0, len(found), RECORD_COLUMNS):
+            delta, time, key, key_size, value, value_size, headers_at, headers_count = found[at : at + RECORD_COLUMNS]
+            timestamp = max_timestamp if flags & APPEND_TIME_FLAG else own_timestamp + time
+            begin = start + HEADER_SIZE
+            records.extend((wrapped(offset + delta - base_offset), wrapped(timestamp - base_timestamp)))
+            records.extend((key + begin, key_size, value + begin, value_size, headers_at + begin, headers_count))
+    return records
+
+
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
@@ -154,14 +194,20 @@ def join(block: Buffer, file_position: int, rows: array[int]) -> bytearray | Non
 
 def _lines(block: Buffer, file_position: int, rows: array[int]) -> Iterator[bytearray | None]:
     """Return the output of each batch, None where it has to be asked itself."""
+    view = memoryview(block)
+    batches = _batches(view, file_position, rows)
+    return (_lines_of(view[start : start + size], flags, count) for start, size, flags, count in batches)
+
+
+def _batches(view: memoryview, file_position: int, rows: array[int]) -> list[tuple[int, int, int, int]]:
+    """Return the start in the block, size, attributes and number of records of each batch."""
     if rows.typecode != "q":
         raise ValueError("rows of another type")
-    view = memoryview(block)
-    ends = [(rows[at + POSITION] - file_position, rows[at + SIZE]) for at in range(0, len(rows), COLUMNS)]
-    if any(start < 0 or size < HEADER_SIZE or start + size > len(view) for start, size in ends):
+    columns = (rows[column::COLUMNS] for column in (POSITION, SIZE, ATTRIBUTES, COUNT))
+    batches = [(at - file_position, *others) for at, *others in zip(*columns, strict=True)]
+    if any(start < 0 or size < HEADER_SIZE or start + size > len(view) for start, size, *_ in batches):
         raise ValueError("rows of another block")
-    batches = zip(ends, rows[ATTRIBUTES::COLUMNS], rows[COUNT::COLUMNS], strict=True)
-    return (_lines_of(view[start : start + size], flags, count) for (start, size), flags, count in batches)
+    return batches
 
 
 def _lines_of(batch: memoryview, flags: int, count: int) -> bytearray | None:

@@ -64,6 +64,7 @@ def compare(data: bytes) -> None:
     rows, end = reference_chain.sound(block, 0, len(block), 0, -1, _LONG_MAX)
     _same(lambda module: module.measure(block, 0, rows).tolist(), native_chain, reference_chain)
     _same(lambda module: module.join(block, 0, rows), native_chain, reference_chain)
+    _same(lambda module: module.scan(block, 0, rows, 1, 1), native_chain, reference_chain)
     _same(
         lambda module: module.valid_until(block, 0, rows, 0, _INFLATED_BYTES_MAX),
         native_valid_batches,

@@ -557,6 +557,7 @@ COMPARISONS = {
         ranges_of_logs(),
         {
             "sound": lambda module, given: module.sound(*given[:3], 7, *given[3]),
+            "sound, plain": lambda module, given: module.sound(*given[:3], 7, *given[3], 0x37),
             "headers": lambda module, given: module.headers(*given[:3], given[2] + 9, 7),
         },
         150,
@@ -567,6 +568,7 @@ COMPARISONS = {
         {
             "measure": lambda module, given: module.measure(given[0], 7, given[1]),
             "join": lambda module, given: module.join(given[0], 7, given[1]),
+            "scan": lambda module, given: module.scan(given[0], 7, given[1], 3, 1001),
         },
         150,
     ),

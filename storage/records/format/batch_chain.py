@@ -41,10 +41,10 @@ from offsetfs.storage.records.format.batch import (
     check_header,
     parse_header,
 )
+from offsetfs.storage.records.format.batch_group import BatchGroup, GroupHeader
 from offsetfs.storage.records.format.batch_header import (
     ATTRIBUTES_END,
     BATCH_SIZE_MIN,
-    CODEC_MASK,
     CRC_START,
     KEY_POSITIONS,
     Buffer,
@@ -67,14 +67,13 @@ INLINE_INFLATE_BYTES_MAX = 1 << 20
 UNFINISHED = "the file ends inside a batch"
 
 _SIZE = struct.Struct(">i")
-_ATTRIBUTES = 22
-"""The position of the byte of a v2 header that names the codec."""
 
 OnDamage = Callable[[StorageError, int], None]
 """Called with what is wrong and the position at which reading goes on (the end when nothing sound follows)."""
 
-Rejects = Callable[[memoryview], bool]
-"""Whether no record in these bytes, which are whole batches of v2 without compression, is wanted."""
+Joins = Callable[[BatchHeader, memoryview, int], BatchHeader]
+"""Returns the header of the batches that begin with this one, in these bytes at a position of the file, as one; or it
+itself."""
 
 
 def headers(
@@ -86,13 +85,13 @@ def headers(
     block_bytes: int = PROBE_BYTES,
     runs: tuple[int, ...] = NO_RUNS,
     likely_end: int | None = None,
-    rejects: Rejects | None = None,
+    joins: Joins | None = None,
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Yield `(position, header, bytes from there)` of each batch in `[position, end)`; they must fill it exactly.
 
     The bytes reach to the end of the block that was read: the whole batch when it happens to lie inside, a run always.
     Checksums are not looked at. `likely_end`: a position up to which the caller probably reads; no block reaches from
-    before it to behind it, unless a batch does. `rejects`: is asked once a block, and leaves out its sound batches.
+    before it to behind it, unless a batch does. `joins`: see `batch_group.Joining`.
     """
     block, start = memoryview(b""), position
     while position < end:
@@ -104,29 +103,16 @@ def headers(
             block = memoryview(file.read(position, size, nowait=nowait))
             if len(block) < MAGIC_END:
                 raise MalformedBatch(UNFINISHED, path=file.path, position=position)
-            rejected = 0 if rejects is None else _rejected_bytes(block, rejects)
-            if rejected:
-                position += rejected
-                continue
         header = parse_header(block, position - start, path=file.path, file_position=position)
         if header.magic in runs and not header.is_wrapper:
             header = run_header(header, block[position - start :])
+        elif joins is not None:
+            header = joins(header, block[position - start :], position)
         # Kafka's FileLogInputStream ends here without an error. A damaged length would hide every batch after it.
         if header.size > end - position:
             raise MalformedBatch(UNFINISHED, path=file.path, position=position, offset=header.base_offset)
         yield position, header, block[position - start :]
         position += header.size
-
-
-def _rejected_bytes(block: memoryview, rejects: Rejects) -> int:
-    """Return the size of the batches with which a block begins if they are sound and rejected, else 0."""
-    if len(block) < HEADER_SIZE or block[_ATTRIBUTES] & CODEC_MASK:
-        return 0
-    # Rising offsets: a wrong one, which no checksum covers, ends the rows, and is reported where batches are read.
-    rows, size = chain.sound(block, 0, len(block), 0, 0, I64_MAX)
-    if any(attributes & CODEC_MASK for attributes in rows[chain.ATTRIBUTES :: chain.COLUMNS]):
-        return 0
-    return size if rows and rejects(block[:size]) else 0
 
 
 def header_at(
@@ -172,6 +158,8 @@ def load(file: File, position: int, header: BatchHeader, seen: memoryview, *, no
     data = seen[: header.size]
     if header.is_run:
         return Batch(header, data, file.path, position)
+    if isinstance(header, GroupHeader):
+        return BatchGroup(header, data, file.path, position)
     if len(data) < header.size:
         inflation.claim(header.size)
         data = memoryview(file.read(position, header.size, nowait=nowait))
@@ -234,18 +222,18 @@ def batches(
     block_bytes: int = BLOCK_BYTES,
     runs: tuple[int, ...] = NO_RUNS,
     likely_end: int | None = None,
-    rejects: Rejects | None = None,
+    joins: Joins | None = None,
 ) -> Iterator[Batch]:
     """Yield each batch in `[position, end)`, checksums verified, in blocks of `block_bytes`.
 
-    `likely_end` and `rejects` as for `headers`.
+    `likely_end` and `joins` as for `headers`.
 
     Damage raises, or with `on_damage` is reported and stepped over: nothing is left out in silence.
     """
     while position < end:
         try:
             walked = headers(
-                file, position, end, block_bytes=block_bytes, runs=runs, likely_end=likely_end, rejects=rejects
+                file, position, end, block_bytes=block_bytes, runs=runs, likely_end=likely_end, joins=joins
             )
             for batch_position, header, seen in walked:
                 position = batch_position

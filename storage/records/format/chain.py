@@ -43,6 +43,7 @@ headers = _chain.headers
 index = _chain.index
 join = _chain.join
 measure = _chain.measure
+scan = _chain.scan
 sound = _chain.sound
 
 __all__ = [
@@ -71,5 +72,6 @@ __all__ = [
     "measure",
     "resumed_index_state",
     "row",
+    "scan",
     "sound",
 ]
