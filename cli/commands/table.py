@@ -146,6 +146,11 @@ def command() -> None:
     multiple=True,
     help="With --decode: fields that are null, by path, *.NAME or #TAG; may be repeated.",
 )
+@click.option(
+    "--keep-bytes",
+    is_flag=True,
+    help="With --decode: the bytes of each value as well, in value_bytes; offsetfs table load needs them.",
+)
 @click.option("--password-file", metavar="FILE", type=click.Path(), help="Its first line is the password.")
 def sync(
     log_directory: str,
@@ -164,6 +169,7 @@ def sync(
     schema_words: tuple[str, ...],
     registry_word: str | None,
     mask_words: tuple[str, ...],
+    keep_bytes: bool,
     password_file: str | None,
 ) -> int:
     """Add the records of topics to a table, a row for each. LOGDIR is only read, also beside a broker or a mount.
@@ -179,11 +185,13 @@ def sync(
     offsetfs table sync /var/lib/kafka/data sqlite:///orders.db --topic orders --create
     offsetfs table sync ~/mirror postgresql://app@db/events --topic 'orders|users.*' --follow
     offsetfs table sync ~/mirror mysql://app@db/events --password-file secret --columns message_key,payload
+    offsetfs table sync ~/mirror sqlite:///o.db --topic orders --create --decode --keep-bytes
     sqlite3 orders.db 'SELECT count(*), max(message_offset) FROM messages'
 
     Exit codes: 1 wrong call or permissions, 2 system error, 32 the database or a partition could not be used; the
     message gives the reason.
     """
+    from offsetfs.tables.databases.layout import DECODING_ERROR, VALUE_BYTES, TableError, columns_of_names
     from offsetfs.tables.databases.syncing import SyncOptions
 
     if no_index and not create:
@@ -191,6 +199,9 @@ def sync(
     words = _Decoding(schema_words, registry_word, mask_words) if decode else None
     if (schema_words or registry_word or mask_words) and not decode:
         raise Failure("--schema, --schema-registry and --mask: go with --decode", WRONG_CALL)
+    if keep_bytes and (not decode or mask_words):
+        reason = "shows what --mask hides: leave one out" if mask_words else "goes with --decode"
+        raise Failure(f"--keep-bytes: {reason}", WRONG_CALL)
     if decode and (columns is not None or len(names) != 1):
         remedy = "give one --topic, and no --columns"
         raise Failure(f"--decode: a table has the fields of one topic; {remedy}", WRONG_CALL)
@@ -201,13 +212,17 @@ def sync(
         mirrors_deletes=mirror_deletes,
         uses_producers=uuid == "producer",
     )
+    try:
+        wanted = (*columns_of_names(columns), *([DECODING_ERROR] * decode), *([VALUE_BYTES] * keep_bytes))
+    except TableError as error:
+        raise Failure(printable(str(error)), WRONG_CALL) from error
     _check_order(log_directory)
     log_directory = attached(log_directory)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
     remedy = "--create creates it"
     with (
         _reported(),
-        _opened(url, password_file, table, log_directory, columns, decode, may_create=create, remedy=remedy) as opened,
+        _opened(url, password_file, table, log_directory, wanted, may_create=create, remedy=remedy) as opened,
     ):
         if create:
             opened.create(is_indexed=not no_index)
@@ -231,7 +246,8 @@ def load(
     password_file: str | None,
 ) -> int:
     """Make topics of the rows of a table that offsetfs table sync has filled: the same partitions, offsets with their
-    gaps, times, keys, values and headers. A topic that has records in LOGDIR is refused.
+    gaps, times, keys, values and headers. A topic that has records in LOGDIR is refused, and so is a table of decoded
+    values without --keep-bytes.
 
     LOGDIR is created if it is not there. After a crash or an error, the same command continues where it ended; until it
     has ended, the new topics are incomplete.
@@ -335,19 +351,17 @@ def _opened(
     password_file: str | None,
     table: str,
     log_directory: str,
-    columns: str | None = None,
-    is_decoded: bool = False,
+    columns: Sequence[str] | None = None,
     *,
     may_create: bool,
     remedy: str,
 ) -> Iterator[MessagesTable]:
     from offsetfs.tables.databases.database import open_database
-    from offsetfs.tables.databases.layout import DECODING_ERROR, TableError, columns_of_names
+    from offsetfs.tables.databases.layout import COLUMNS, TableError
     from offsetfs.tables.databases.messages_table import MessagesTable
     from offsetfs.tables.databases.table_location import parse_table_name
 
     try:
-        wanted = (*columns_of_names(columns), *([DECODING_ERROR] if is_decoded else []))
         parsed = _url(url, password_file)
         parse_table_name(table, parsed.scheme)
     except TableError as error:
@@ -355,7 +369,7 @@ def _opened(
     _check_file(parsed.path, log_directory)
     database = open_database(parsed, may_create=may_create, remedy=remedy)
     with contextlib.closing(database):
-        yield MessagesTable(database, table, wanted)
+        yield MessagesTable(database, table, columns or COLUMNS)
 
 
 def _check_file(path: str, log_directory: str) -> None:

@@ -23,7 +23,7 @@ from offsetfs.schemas.registry_json import RegistryError
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.storage import LogDirectory
 from offsetfs.tables.arrow import header_column
-from offsetfs.tables.databases.layout import DECODING_ERROR, TableError
+from offsetfs.tables.databases.layout import DECODING_ERROR, VALUE_BYTES, TableError
 from offsetfs.tables.databases.messages_table import MessagesTable
 from offsetfs.tables.databases.record_rows import RecordRows, headers_of
 from offsetfs.tables.databases.typed_columns import TypedColumn, stored_rows, typed_columns
@@ -105,8 +105,9 @@ class TableDecoding:
         scheme = self._table.database.scheme
         typed, reasons = stored_rows(self._columns, list(python_values(column)), scheme)
         is_masked = self._decoder.is_masked
+        values = rows.values
         rows.values = [
-            None if is_masked or reason is None else value for value, reason in zip(rows.values, reasons, strict=True)
+            None if is_masked or reason is None else value for value, reason in zip(values, reasons, strict=True)
         ]
-        rows.typed = {**typed, DECODING_ERROR: reasons}
+        rows.typed = {**typed, DECODING_ERROR: reasons, **({} if is_masked else {VALUE_BYTES: values})}
         self.not_decoded += sum(reason is not None for reason in reasons)

@@ -21,6 +21,8 @@ CONTENT = (OFFSET, MESSAGE_KEY, PAYLOAD, HEADERS, TIME)
 """The columns that a log is made of again."""
 DECODING_ERROR = "value_error"
 """The column of tables of decoded values only: why a value is in none of their columns."""
+VALUE_BYTES = "value_bytes"
+"""The column of tables of decoded values of which a log can be made again: each value as the record has it."""
 PROGRESS_COLUMNS = (TOPIC, PARTITION, "topic_id", "next_offset")
 
 TOPIC_LENGTH_MAX = 249

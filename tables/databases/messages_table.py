@@ -20,11 +20,13 @@ from offsetfs.tables.databases.layout import (
     DECODING_ERROR,
     OFFSET,
     PARTITION,
+    PAYLOAD,
     PLACE,
     PROGRESS_COLUMNS,
     TIME,
     TOPIC,
     UUID,
+    VALUE_BYTES,
     TableError,
     UnstorableRecord,
 )
@@ -112,11 +114,13 @@ class MessagesTable:
         return (self._table, columns), (self._progress, PROGRESS_COLUMNS)
 
     def _check_columns(self, table: TableName, wanted: Sequence[str], present: Collection[str]) -> None:
-        if table == self._table and (DECODING_ERROR in present) != (DECODING_ERROR in self._columns):
-            begun = "with --decode: add it" if DECODING_ERROR in present else "without --decode: leave it out"
-            raise TableError(
-                f"{self.database.name}: the table {table} was begun {begun}, or choose another with --table"
-            )
+        options = ((DECODING_ERROR, "--decode"), (VALUE_BYTES, "--keep-bytes")) if table == self._table else ()
+        for column, option in options:
+            if (column in present) != (column in self._columns):
+                begun = f"with {option}: add it" if column in present else f"without {option}: leave it out"
+                raise TableError(
+                    f"{self.database.name}: the table {table} was begun {begun}, or choose another with --table"
+                )
         missing = [column for column in wanted if column not in present]
         if missing:
             raise TableError(
@@ -247,20 +251,24 @@ class MessagesTable:
 
     def check_content(self) -> None:
         """Raise TableError unless the table has all that a log is made of."""
-        if DECODING_ERROR in self.database.columns(self._table):
-            raise TableError(
-                f"{self.database.name}: {self.name} has decoded values, of which no log can be made; a table that "
-                "offsetfs table sync fills without --decode has the records"
-            )
+        present = self.database.columns(self._table)
+        if DECODING_ERROR in present:
+            if VALUE_BYTES not in present:
+                raise TableError(
+                    f"{self.database.name}: {self.name} has decoded values, of which no log can be made: it lacks "
+                    "their bytes and schema ids; offsetfs table sync --decode --keep-bytes fills a table that has them"
+                )
+            self._columns = (*self._columns, DECODING_ERROR, VALUE_BYTES)
         self.check((*PLACE, *CONTENT), "offsetfs table sync --create makes one")
 
     def rows(self, partition: TopicPartition, start: int) -> Iterator[tuple[int, Any, Any, str | None, int]]:
-        """Yield offset, key, payload, headers and time (-1: none) of the rows from an offset on, in order; TableError.
+        """Yield offset, key, value, headers and time (-1: none) of the rows from an offset on, in order; TableError.
 
         Not all at once in memory.
         """
         database = self.database
-        selected = ", ".join(database.content(column) for column in CONTENT)
+        value = VALUE_BYTES if VALUE_BYTES in self._columns else PAYLOAD
+        selected = ", ".join(database.content(value if column == PAYLOAD else column) for column in CONTENT)
         statement = f"SELECT {selected} FROM {self.sql} WHERE {_OF_PARTITION} AND {OFFSET} >= ? ORDER BY {OFFSET}"
         for offset, key, payload, headers, time in database.stream(
             statement, (partition.topic, partition.partition, start)

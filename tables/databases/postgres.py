@@ -23,6 +23,7 @@ from offsetfs.tables.databases.layout import (
     TIME,
     TOPIC,
     UUID,
+    VALUE_BYTES,
     Row,
     TableError,
     UnstorableRecord,
@@ -46,6 +47,7 @@ _TYPES = {
     PRODUCER: "BIGINT",
     TIME: "TIMESTAMPTZ(3)",
     DECODING_ERROR: "TEXT",
+    VALUE_BYTES: "BYTEA",
 }
 _KINDS = {
     "integer": ("BIGINT", "bigint", "int8"),

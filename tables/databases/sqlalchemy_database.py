@@ -24,6 +24,7 @@ from offsetfs.tables.databases.layout import (
     TOPIC,
     TOPIC_LENGTH_MAX,
     UUID,
+    VALUE_BYTES,
     Row,
     TableError,
     UnstorableRecord,
@@ -253,6 +254,7 @@ class SqlalchemyDatabase:
             PRODUCER: sql.BigInteger(),
             TIME: sql.DateTime().with_variant(mysql.DATETIME(fsp=3), *both),
             DECODING_ERROR: sql.Text(),
+            VALUE_BYTES: sql.LargeBinary().with_variant(mysql.LONGBLOB(), *both),
         }
         types.setdefault(column, sql.types.NullType())  # of a decoded value, which is passed as it is
         typed: sqlalchemy.Column[Any] = sql.Column(

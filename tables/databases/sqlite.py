@@ -19,6 +19,7 @@ from offsetfs.tables.databases.layout import (
     TIME,
     TOPIC,
     UUID,
+    VALUE_BYTES,
     Row,
     TableError,
 )
@@ -39,6 +40,7 @@ _TYPES = {
     PRODUCER: "INTEGER",
     TIME: "INTEGER",
     DECODING_ERROR: "TEXT",
+    VALUE_BYTES: "BLOB",
 }
 _KINDS = {
     "integer": "INTEGER",

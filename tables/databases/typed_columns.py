@@ -29,7 +29,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from offsetfs.tables.databases.layout import COLUMNS, DECODING_ERROR, TableError
+from offsetfs.tables.databases.layout import COLUMNS, DECODING_ERROR, VALUE_BYTES, TableError
 from offsetfs.tables.databases.table_location import POSTGRES, SQLITE
 
 VALUE = "value"
@@ -78,7 +78,7 @@ def typed_columns(kind: pa.DataType) -> list[TypedColumn]:
     A field with the name of a column that every table has gets `_1` behind its own.
     """
     fields = list(kind) if pa.types.is_struct(kind) else [pa.field(VALUE, kind)]
-    own, made = {name.lower() for name in (*COLUMNS, DECODING_ERROR)}, dict[str, TypedColumn]()
+    own, made = {name.lower() for name in (*COLUMNS, DECODING_ERROR, VALUE_BYTES)}, dict[str, TypedColumn]()
     for each in fields:
         name = f"{each.name}_1" if each.name.lower() in own else each.name
         if name.lower() in made:

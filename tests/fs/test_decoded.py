@@ -492,6 +492,7 @@ def test_a_schema_that_the_registry_gets_later_is_seen_after_some_seconds(
             assert len([each for each in registry.requests if "ids" in each]) == 1
             for module in (background_registry, registry_schemas):
                 monkeypatch.setattr(module, "UNKNOWN_S", 0)
+            monkeypatch.setattr(registry_schemas, "ASKED_AGAIN_MAX", 1 << 62)
             write(log, order(2))
             tree._operations.mount.directory.log(TopicPartition("orders", 0)).refresh(is_forced=True)
             assert bytes(await follow.read(len(begun), 1 << 20)) == b'{"id":2,"photo":null}\n'

@@ -6,6 +6,7 @@ import json
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from fixtures.databases.decoded_table_contract import FIRST, SECOND, DecodedTableContract, encoded
 from fixtures.databases.table_contract import Synced, TableContract, log, synced
@@ -13,11 +14,13 @@ from fixtures.logs.schema_records import schema_record, write_log, write_schemas
 from fixtures.stores.schema_registry import http_answer, serving
 
 from offsetfs.cli.commands.table import _opened
+from offsetfs.schemas import registry_schemas
 from offsetfs.schemas.masks import Masks
 from offsetfs.schemas.registry_client import RETRY_S
 from offsetfs.schemas.registry_schemas import open_registry
 from offsetfs.storage import LogDirectory
 from offsetfs.tables.databases.decoding import TableDecoding
+from offsetfs.tables.databases.layout import COLUMNS, DECODING_ERROR
 
 __all__ = ["log", "synced"]
 
@@ -57,13 +60,20 @@ class TestDecodedSqlite(DecodedTableContract):
     ) -> None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user-cache"))
         self.add(synced, encoded(1, FIRST))
-        seconds = [0.0]
+        seconds, columns = [0.0], (*COLUMNS, DECODING_ERROR)
+        later = pa.array([encoded(9, FIRST)], pa.binary())
+        for name, value in (("UNKNOWN_S", 0), ("ASKED_AGAIN_MAX", 1 << 62)):
+            monkeypatch.setattr(registry_schemas, name, value)
         with serving() as registry, closing(LogDirectory.open(str(synced.path), read_only=True)) as directory:
             registry.add(1, FIRST, subject="orders-value", version=1)
             assert self.run(synced, "--create", "--schema-registry", registry.url) == 0
-            with _opened(synced.url, None, "messages", "", None, True, may_create=False, remedy="") as table:
+            with _opened(synced.url, None, "messages", "", columns, may_create=False, remedy="") as table:
                 found = open_registry(registry.url)
                 decoding = TableDecoding(directory, table, "orders", {}, Masks(), found, now=lambda: seconds[0])
+                assert decoding._decoder.decode(later).reasons[0].as_py() == "schema 9 is unknown"
+                registry.add(9, FIRST)
+                decoding.refresh()
+                assert decoding._decoder.decode(later).reasons[0].as_py() is None
                 registry.add(2, SECOND, subject="orders-value", version=2)
                 for after, is_there in ((0.0, False), (RETRY_S, True)):
                     seconds[0] = after

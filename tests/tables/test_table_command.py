@@ -73,6 +73,12 @@ def filled(synced: Synced, log: Log) -> Synced:
         (["--decode"], 1, "--decode: a table has the fields of one topic; give one --topic, and no --columns"),
         (["--decode", "--topic", "orders", "--columns", "payload"], 1, "give one --topic, and no --columns"),
         (["--mask", "orders:id"], 1, "--schema, --schema-registry and --mask: go with --decode"),
+        (["--keep-bytes"], 1, "--keep-bytes: goes with --decode"),
+        (
+            ["--decode", "--topic", "orders", "--keep-bytes", "--mask", "orders:id"],
+            1,
+            "--keep-bytes: shows what --mask hides: leave one out",
+        ),
         (["--create", "--decode", "--topic", "order"], 1, "has no topic of these names; did you mean orders?"),
         (["--create", "--decode", "--topic", "orders"], 32, "there is no subject orders-value; --schema orders=FILE"),
         (["--create", "--decode", "--topic", "orders", "--mask", "x:y"], 32, "mask x: there is no such topic"),
