@@ -1,9 +1,10 @@
-"""The columns of a stream of decoded values, kept over restarts in a file of the directory `schemaLocation`.
+"""The columns of a stream of decoded values, kept over restarts in a file of `schemaLocation`.
 
     {"topic": "orders", "value": {"type": "struct", "fields": […]}}     the type as Spark writes it
 
-Spark asks a source for its columns before it reads the checkpoint. With the file, they are those of the first start;
-without it, offsets in the checkpoint have the types, so that another type ends the stream instead of changing it.
+That is a directory, or a URL of object storage or HDFS, where clusters have their checkpoints. Spark asks a source for
+its columns before it reads the checkpoint. With the file, they are those of the first start; without it, offsets in the
+checkpoint have the types, so that another type ends the stream instead of changing it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from collections.abc import Mapping
 
 from pyspark.sql import types as spark
 
-from offsetfs.pipeline.read_options import OptionError
+from offsetfs.archive import urls
+from offsetfs.archive.object_store import ObjectStore, StoreSettings
+from offsetfs.pipeline.read_options import IN_MEMORY, OptionError
 from offsetfs.storage import files
 from offsetfs.storage.errors import sentence
 
@@ -25,25 +28,38 @@ _BYTES_MAX = 16 << 20
 _TYPE_MAX = 60
 
 
-def kept_type(directory: str, topic: str, newest: spark.DataType) -> spark.DataType:
-    """Return the type of decoded values that a directory has; the newest one, once it is written, if it has none.
+def kept_type(place: str, topic: str, newest: spark.DataType, timeout_s: float = IN_MEMORY.timeout_s) -> spark.DataType:
+    """Return the type of decoded values that a directory or URL has; the newest one, once written, if it has none.
 
-    `OptionError` if the file is of another topic, or cannot be used.
+    `timeout_s`: of a request to object storage. `OptionError` if the file is of another topic, or cannot be used.
     """
-    path = os.path.join(directory, NAME)
+    content = json.dumps({"topic": topic, "value": newest.jsonValue()}).encode()
+    keep = _kept_in_store if urls.is_remote(place) else _kept_in_directory
     try:
-        return _parsed(files.read_file(path, _BYTES_MAX), path, topic)
+        kept = keep(place, content, timeout_s)
+    except OSError as error:
+        raise OptionError(f"option schemaLocation: {sentence(error)}") from error
+    return newest if kept is None else _parsed(kept, os.path.join(place, NAME), topic)
+
+
+def _kept_in_directory(place: str, content: bytes, timeout_s: float) -> bytes | None:
+    """Return what the file has; None after it was written, because there was none. OSError."""
+    path = os.path.join(place, NAME)
+    try:
+        return files.read_file(path, _BYTES_MAX)
     except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise OptionError(f"option schemaLocation: {sentence(error)}") from error
-    content = {"topic": topic, "value": newest.jsonValue()}
-    try:
-        os.makedirs(directory, exist_ok=True)
-        files.replace_file(path, json.dumps(content).encode())
-    except OSError as error:
-        raise OptionError(f"option schemaLocation: {sentence(error)}") from error
-    return newest
+        os.makedirs(place, exist_ok=True)
+        files.replace_file(path, content)
+        return None
+
+
+def _kept_in_store(place: str, content: bytes, timeout_s: float) -> bytes | None:
+    """The same for a URL. Of several first starts, one writes."""
+    store = ObjectStore(place, StoreSettings(timeout_s=timeout_s))
+    kept = store.read_if_present(NAME, _BYTES_MAX)
+    if kept is None and not store.create(NAME, content):
+        kept = store.read_if_present(NAME, _BYTES_MAX)
+    return kept
 
 
 def _parsed(data: bytes, path: str, topic: str) -> spark.DataType:

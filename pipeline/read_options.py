@@ -445,7 +445,7 @@ def _decodes(given: _Given) -> bool:
 
 def _schema_location(given: _Given) -> str | None:
     text = given.text("schemaLocation")
-    return local_path(text, "option schemaLocation") if text else None
+    return location(text) if text else None
 
 
 def _words(given: _Given, name: str, separator: str) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class OffsetfsDataSource(DataSource):
         if options.schema_location is not None:
             from offsetfs.pipeline.kept_columns import kept_type
 
-            value = kept_type(options.schema_location, plan.topic, value)
+            value = kept_type(options.schema_location, plan.topic, value, options.access.timeout_s)
         return schema_of(options, value)
 
     def reader(self, schema: StructType) -> DataSourceReader:

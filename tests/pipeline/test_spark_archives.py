@@ -13,10 +13,13 @@ import pytest
 from fixtures.logs import archived_logs
 from fixtures.stores import hdfs_cluster, s3_faults, s3_server
 from fixtures.stores.s3_faults import Rule, S3Faults
+from pyspark.sql import types as spark_types
 
 import offsetfs
 from offsetfs.archive.object_store import ObjectStore, StoreSettings
 from offsetfs.cli import run
+from offsetfs.pipeline.kept_columns import kept_type
+from offsetfs.pipeline.read_options import OptionError
 
 pytestmark = pytest.mark.spark
 
@@ -59,6 +62,16 @@ def frame(spark: Any, path: object, **options: object) -> Any:
 
 def rows(found: Any) -> list[Any]:
     return sorted(map(repr, found.collect()))
+
+
+def test_columns_of_a_stream_are_kept_in_object_storage(faults: S3Faults) -> None:
+    place, first, newer = f"s3a://{s3_server.BUCKET}/columns", spark_types.IntegerType(), spark_types.LongType()
+    assert kept_type(place, "orders", first) == first
+    assert kept_type(place.replace("s3a", "s3"), "orders", newer) == first
+    with pytest.raises(OptionError, match=r"^option schemaLocation: .* has the columns of orders; give another"):
+        kept_type(place, "users", newer)
+    with pytest.raises(OptionError, match=r"^option schemaLocation: .*no-such-bucket"):
+        kept_type("s3://no-such-bucket/columns", "orders", newer)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
