@@ -66,6 +66,7 @@ def test_verbs_come_first_and_none_is_loaded(items: Items) -> None:
     assert not any(name.startswith(("offsetfs.storage", "offsetfs.fs", "trio", "rich")) for name in loaded.split())
 
 
+@pytest.mark.long
 def test_no_verb_loads_anything_heavy_to_complete() -> None:
     modules = [f"offsetfs.cli.commands.{verb.replace('-', '_')}" for verb in VERBS]
     load = f"[__import__(name) for name in {modules}] and [m for m in {HEAVY} if m in sys.modules]"
@@ -149,6 +150,7 @@ def test_a_log_directory_is_found_where_the_shell_would_find_it(
     assert items("offsetfs truncate $HOME/logs ") == [("plain", "orders-0")]
 
 
+@pytest.mark.long
 def test_asking_for_verbs_is_quick() -> None:
     """150 ms by the wall on an idle machine. Here it is processor time, relative to a process that imports click alone.
 

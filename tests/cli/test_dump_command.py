@@ -154,6 +154,7 @@ def test_help_and_version_name_what_they_follow(capfdbinary: Captured) -> None:
     assert "DumpLogSegments" in dumped(capfdbinary, "--version")[0]
 
 
+@pytest.mark.long
 def test_a_reader_that_has_seen_enough_ends_it_quietly(golden: Path) -> None:
     code = "import sys; from offsetfs import cli; sys.exit(cli.run(sys.argv[1:]))"
     words = [sys.executable, "-c", code, "dump", "--print-data-log", *(str(golden / "codec-none-0") for _ in range(20))]

@@ -175,6 +175,7 @@ def test_an_empty_directory_is_reported(find: Found, tmp_path: Path) -> None:
     assert (code, out) == (exit_codes.FAILED, "") and "is empty" in err and err.count("\n") == 1
 
 
+@pytest.mark.long
 def test_a_full_disk_is_one_line(log: Path) -> None:
     with open("/dev/full", "w") as full:
         ended = subprocess.run(
@@ -184,6 +185,7 @@ def test_a_full_disk_is_one_line(log: Path) -> None:
     assert ended.stderr == "offsetfs find: standard output: No space left on device\n"
 
 
+@pytest.mark.long
 def test_a_reader_that_ends_ends_the_search(log: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

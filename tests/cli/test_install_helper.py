@@ -232,6 +232,7 @@ def test_users_that_could_act_for_root_are_named(
     assert f"{sys.executable} belongs to user 1000, who can change what root then runs" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_script_imports_nothing_from_where_it_is_called(root: Path, tmp_path: Path) -> None:
     install(root)
     trap = tmp_path / "trap"

@@ -466,6 +466,7 @@ def test_a_directory_is_refused_and_a_link_is_followed(
     assert "is in the log directory" in err
 
 
+@pytest.mark.long
 def test_an_error_after_some_rows_leaves_no_file(logs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for kind in "table", "csv", "json", "parquet":
         query = "SELECT CASE WHEN range = 299999 THEN error('late') ELSE range END FROM range(300000)"
@@ -539,6 +540,7 @@ def test_an_error_names_the_statement_and_its_line(
     assert "statement 2, line 2: the statement has the parameter $day" in sql(capsys, logs, "-f", str(file), code=1)[1]
 
 
+@pytest.mark.long
 def test_a_reader_that_ends_early_ends_the_statement(logs: str) -> None:
     query = "SELECT range FROM range(10000000000)"
     command = [sys.executable, "-u", "-m", "offsetfs", "sql", logs, query, "--format", "csv"]

@@ -588,6 +588,7 @@ def test_nothing_is_left_in_a_directory_where_nothing_was_made(said: Said, tmp_p
 # --- several paths, and an end ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.unit
 def test_several_topics_are_followed_at_once(log: str) -> None:
     with open_log(log, "a") as directory:
@@ -603,6 +604,7 @@ def test_several_topics_are_followed_at_once(log: str) -> None:
     assert following.end(signal.SIGINT) == (exit_codes.INTERRUPTED, "")
 
 
+@pytest.mark.long
 @pytest.mark.unit
 def test_a_path_that_cannot_be_followed_is_reported_and_the_others_are_followed(log: str) -> None:
     following = Following(log, "order", "orders-0", "-n", "1")

@@ -123,6 +123,7 @@ def test_an_unreadable_path_is_reported_in_one_sentence(
     assert sentence in captured.err and captured.out == ""
 
 
+@pytest.mark.long
 @pytest.mark.damages
 def test_a_pipe_that_closes_ends_the_command(golden_copy: Path) -> None:
     flip(golden_copy / LOG, 17)

@@ -205,6 +205,7 @@ def test_a_disk_that_hangs_does_not_hang_close(tmp_path: Path, monkeypatch: pyte
     broker.close()
 
 
+@pytest.mark.long
 def test_a_program_that_never_calls_close_ends_and_closes_the_directory(tmp_path: Path) -> None:
     program = f"""if True:
         import offsetfs

@@ -142,6 +142,7 @@ def test_a_path_that_is_no_log_directory_is_refused(tmp_path: Path, capsys: pyte
     assert [each.name for each in other.rglob("*")] == ["orders-0", "notes.txt"]
 
 
+@pytest.mark.long
 def test_no_broker_answers(tmp_path: Path) -> None:
     done = MirrorProcess("127.0.0.1:1", tmp_path / "mirror").once()
     assert done.returncode == 32

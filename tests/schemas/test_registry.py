@@ -343,6 +343,7 @@ def test_a_circle_of_references_and_too_many_of_them_are_reasons(
     assert "refers to more than 5 schemas" in rows(logs, registry.url, capsys)[2][1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["sql", "schemas"])
 def test_nothing_opens_a_socket_without_the_option(command: str, logs: Path) -> None:
     watch = (
