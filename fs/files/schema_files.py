@@ -104,9 +104,6 @@ class SchemasDirectory:
                 self._end, self._entries = end, _entries_of(found.catalog)
             return self._entries
 
-    def link(self, target: bytes) -> EntryAttributes:
-        return self.links.entry(target)
-
 
 def _entries_of(catalog: SchemaCatalog) -> _Entries:
     names = ((name_of(subject), subject) for subject in catalog.subjects())
@@ -143,7 +140,7 @@ class SubjectDirectories:
         if latest is None:
             return {}
         files = {_file_name(each): self._schemas.files.entry(each) for each in catalog.versions(subject)}
-        return {_LATEST: self._schemas.link(_file_name(latest)), **files}
+        return {_LATEST: self._schemas.links.entry(_file_name(latest)), **files}
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         return (await self._found(number)).get(name)
@@ -178,7 +175,7 @@ class SchemaIds:
         for version in entries.catalog.with_id(number):
             name = name_of(version.subject)
             if name is not None and entries.catalog.version(version.key) == version:
-                return self._schemas.link(b"../%b/%b" % (name, _file_name(version)))
+                return self._schemas.links.entry(b"../%b/%b" % (name, _file_name(version)))
         return None
 
 

@@ -101,17 +101,14 @@ class NodeFetcher:
         self._bytes_max = bytes_max
         self._session = SourceSession()
         self._connection: BrokerConnection | None = None
-        self._wake = trio.Event()
+        self.wake = trio.Event()
+        """Set to check again which partitions can be fetched."""
         self._alone = list[MirroredPartition]()
         """Partitions to fetch one by one, without a session: after a response that is too large, to find that with the
         batch, and after offsets without records, to learn whether the source has none."""
         self._loop_appends = LoopAppends()
         self.appending = trio.Lock()
         """Held while batches of this broker are appended."""
-
-    def wake(self) -> None:
-        """Check again which partitions can be fetched."""
-        self._wake.set()
 
     async def run(self) -> None:
         """Fetch and append until cancelled."""
@@ -124,17 +121,17 @@ class NodeFetcher:
 
     async def _fetch_all(self, send: trio.MemorySendChannel[list[Fetched]]) -> None:
         while True:
-            self._wake = trio.Event()
+            self.wake = trio.Event()
             now = trio.current_time()
             partitions = [partition for partition in self._state.partitions_of(self.node) if partition.can_fetch(now)]
             is_single = bool(self._alone)
             if is_single:
                 alone = self._alone.pop()
                 partitions = [alone] if alone in partitions else []
-                self._wake.set()
+                self.wake.set()
             if not partitions:
                 with trio.move_on_after(PAUSE_S):
-                    await self._wake.wait()
+                    await self.wake.wait()
                 continue
             await self._rate.wait()
             try:
@@ -259,7 +256,7 @@ class NodeFetcher:
         if partition.position == offset and offset <= last.next_offset <= OFFSET_MAX:  # else the append finds out
             partition.position = last.next_offset
             partition.position_epoch = last.leader_epoch
-        begins_by = None if self._state.may_have_gaps(partition) else partition.end
+        begins_by = None if self._state.directory.checkpoints.is_cleaned(partition.name) else partition.end
         return Fetched(partition, partition.generation, offset, records, last, begins_by)
 
     def _take_error(self, partition: MirroredPartition, code: int) -> None:
@@ -294,7 +291,7 @@ class NodeFetcher:
             for batches in fetched:
                 if batches.generation == batches.partition.generation and batches not in now:
                     batches.partition.restart(batches.partition.end)
-            self.wake()
+            self.wake.set()
 
     def _appended(self, fetched: Fetched, result: int | Exception) -> None:
         partition = fetched.partition

@@ -166,7 +166,7 @@ class Mirror:
             self._fetchers[node] = NodeFetcher(node, self.state, self.leaders, self.upkeep, self._rate, self._bytes_max)
             self._nursery.start_soon(self._fetchers[node].run)
         for fetcher in self._fetchers.values():
-            fetcher.wake()
+            fetcher.wake.set()
 
     def _bytes_max(self) -> int:
         """Return the bytes of one response, at most: all brokers share `FLIGHT_BYTES_MAX`."""
@@ -178,7 +178,7 @@ class Mirror:
         except ClientError as error:
             self._note_failing(error)
         for fetcher in self._fetchers.values():
-            fetcher.wake()
+            fetcher.wake.set()
 
     # --- topics and leaders -------------------------------------------------------------------------------------------
 

@@ -56,10 +56,6 @@ class MirrorState:
             return self.partitions.get(TopicPartition(topic, number))
         return self.by_id.get((bytes(topic_id), number))
 
-    def may_have_gaps(self, partition: MirroredPartition) -> bool:
-        """Whether it is on record that offsets without records are no loss."""
-        return self.directory.checkpoints.is_cleaned(partition.name)
-
     def metadata_is_old(self) -> None:
         """Ask for topics and leaders again, soon."""
         self.asks_again = True
