@@ -66,6 +66,10 @@ class ResetPlan:
         table = Table("plan", "Plan", PLAN_COLUMNS, rows, shown_max=sys.maxsize)
         return Report("groups", subject, facts=facts, tables=[table], findings=self.missing, notes=[note])
 
+    def offsets(self) -> dict[TopicPartition, int]:
+        """Return the offsets that the reset commits."""
+        return {commit.partition: commit.offset for commit in self.commits}
+
     def lines(self) -> Iterator[str]:
         """Yield the lines that `kafka-consumer-groups.sh --reset-offsets --from-file` takes."""
         for commit in self.commits:
@@ -90,16 +94,17 @@ def reset_plan(opened: LogDirectories, group: str, partitions: Iterable[TopicPar
             wanted = place(partition, log)
             start, end = log.log_start_offset, log.log_end_offset()
         except (StorageError, OSError) as error:
-            missing.append(_missing(partition, sentence(error)))
+            missing.append(no_place(partition, sentence(error)))
             continue
         if wanted is None:
-            missing.append(_missing(partition, "the place of the group is not in this log"))
+            missing.append(no_place(partition, "the place of the group is not in this log"))
         else:
             commits.append(PlannedCommit(partition, before.get(partition), min(max(wanted, start), end), end))
     return ResetPlan(group, commits, missing)
 
 
-def _missing(partition: TopicPartition, evidence: str) -> Diagnosis:
+def no_place(partition: TopicPartition, evidence: str) -> Diagnosis:
+    """Return the finding for a partition that a reset leaves as it is."""
     consequence = "the commit of the group for this partition stays as it is"
     return Diagnosis(Severity.WARNING, "no-place", str(partition), evidence, consequence)
 

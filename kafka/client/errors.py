@@ -79,6 +79,11 @@ def check_code(code: int, message: str | None = None) -> None:
         raise KafkaError(code, message)
 
 
+def is_authorization_error(error: ClientError) -> bool:
+    """Whether the user lacks a permission for a group, a topic or the cluster."""
+    return isinstance(error, KafkaError) and error.name.endswith("_AUTHORIZATION_FAILED")
+
+
 def os_error_text(error: OSError) -> str:
     """Return the cause of an error of the system, such as `Connection refused`."""
     if isinstance(error, socket.gaierror):

@@ -6,27 +6,15 @@ has in the cluster are not replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from offsetfs.common.name_patterns import NamePattern, suggestion
-from offsetfs.kafka.client.cluster import ClusterClient, repeated
-from offsetfs.kafka.client.errors import KafkaError, check_code
-from offsetfs.kafka.protocol import messages as m
-from offsetfs.kafka.protocol.error_codes import ErrorCode
+from offsetfs.kafka.client.cluster import ClusterClient
+from offsetfs.kafka.client.group_offsets import commit_offsets, committed_offsets, group_state, has_members
 from offsetfs.kafka.restore.topic_plan import RestoreRefused
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import ConsumerGroups
-
-NAMES_VERSION_MAX = 9
-"""Later versions of OffsetCommit have the ids of topics."""
-FETCH_VERSION_MAX = 7
-"""Later versions of OffsetFetch ask for several groups at once."""
-DESCRIBE_VERSION_MAX = 5
-
-_WITHOUT_MEMBERS = ("", "Empty", "Dead")
 
 
 class GroupNotFound(RestoreRefused):
@@ -79,24 +67,11 @@ def groups_of(
 async def check_groups(client: ClusterClient, plans: Sequence[GroupPlan]) -> None:
     """Raise RestoreRefused if offsets cannot be committed for a group, or it has some already; ClientError."""
     for plan in plans:
-        await repeated(partial(_check_group, client, plan), client.properties)
-
-
-async def _check_group(client: ClusterClient, plan: GroupPlan) -> None:
-    node = await client.coordinator(plan.name)
-    described = await client.request(m.DescribeGroupsRequest([plan.name]), node=node, max_version=DESCRIBE_VERSION_MAX)
-    group = described.groups[0]
-    check_code(group.error_code, f"group {plan.name}")
-    if group.group_state not in _WITHOUT_MEMBERS:
-        raise RestoreRefused(
-            f"group {plan.name} has members in the cluster; stop its consumers, or leave the group out of --groups"
-        )
-    rows = [m.OffsetFetchRequestTopic(topic, indexes) for topic, indexes in _by_topic(plan.commits).items()]
-    fetched = await client.request(m.OffsetFetchRequest(plan.name, rows), node=node, max_version=FETCH_VERSION_MAX)
-    check_code(fetched.error_code, f"group {plan.name}")
-    for partition, row in _rows(fetched):
-        check_code(row.error_code, f"group {plan.name}: {partition}")
-        if row.committed_offset >= 0:
+        if has_members(await group_state(client, plan.name)):
+            raise RestoreRefused(
+                f"group {plan.name} has members in the cluster; stop its consumers, or leave the group out of --groups"
+            )
+        for partition in await committed_offsets(client, plan.name, plan.commits):
             remedy = "delete them there, or leave the group out of --groups"
             raise RestoreRefused(f"group {plan.name} has offsets for {partition} in the cluster; {remedy}")
 
@@ -108,39 +83,5 @@ async def commit(client: ClusterClient, plan: GroupPlan, translated: Mapping[Top
         for partition, offset in plan.commits.items()
         if partition in translated
     }
-    if not offsets:
-        return 0
-    topics = [
-        m.OffsetCommitRequestTopic(
-            topic,
-            partitions=[
-                m.OffsetCommitRequestPartition(index, offsets[TopicPartition(topic, index)]) for index in indexes
-            ],
-        )
-        for topic, indexes in _by_topic(offsets).items()
-    ]
-    await repeated(partial(_commit, client, m.OffsetCommitRequest(plan.name, topics=topics)), client.properties)
+    await commit_offsets(client, plan.name, offsets)
     return len(offsets)
-
-
-async def _commit(client: ClusterClient, request: m.OffsetCommitRequest) -> None:
-    node = await client.coordinator(request.group_id)
-    response = await client.request(request, node=node, max_version=NAMES_VERSION_MAX)
-    for partition, row in _rows(response):
-        if row.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-            raise KafkaError(row.error_code, "the group has members; stop its consumers")
-        check_code(row.error_code, str(partition))
-
-
-def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
-    indexes: dict[str, list[int]] = {}
-    for partition in partitions:
-        indexes.setdefault(partition.topic, []).append(partition.partition)
-    return indexes
-
-
-def _rows(response: Any) -> Iterator[tuple[TopicPartition, Any]]:
-    """Yield the partitions in a response of OffsetCommit or OffsetFetch."""
-    for topic in response.topics:
-        for row in topic.partitions:
-            yield TopicPartition(topic.name, row.partition_index), row

@@ -16,6 +16,7 @@ from offsetfs.common.name_patterns import NamePattern
 from offsetfs.common.rate_limit import RateLimit
 from offsetfs.kafka.client.cluster import ClusterClient, repeated
 from offsetfs.kafka.client.errors import ClientError, check_code
+from offsetfs.kafka.client.partition_offsets import LATEST, partition_offsets
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.restore.group_plan import GroupPlan, check_groups, commit, groups_of
 from offsetfs.kafka.restore.limits import LimitCheck, limits_of
@@ -28,7 +29,6 @@ from offsetfs.kafka.restore.topic_plan import (
     complete,
     create,
     delete,
-    end_offsets,
     topics_of,
     without_refused_settings,
 )
@@ -130,7 +130,7 @@ async def restore(
         wanted = [RestoredGroup(group.name, len(group.commits), None) for group in groups]
         return RestoreResult(plans, (), wanted, total, await _problems(client, plans, sources))
     await create(client, plans, options.replication_factor)
-    ends = await end_offsets(client, partitions)
+    ends = await partition_offsets(client, partitions, LATEST)
     targets = [_target(client, partition, groups, ends[partition]) for partition in partitions]
     progress = _Progress(on_progress, total)
     producing = PartitionProducing(

@@ -11,6 +11,7 @@ from offsetfs.common.name_patterns import NamePattern
 from offsetfs.kafka.client.cluster import ClusterClient, NodeKind, repeated
 from offsetfs.kafka.client.errors import ClientError, KafkaError, check_code, error_name
 from offsetfs.kafka.client.metadata import TOPIC_RESOURCE, ClusterMetadata, TopicInfo, settings_requests
+from offsetfs.kafka.client.partition_offsets import EARLIEST, LATEST, partition_offsets
 from offsetfs.kafka.protocol import messages as m
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import INTERNAL_TOPICS, LOG_APPEND_TIME, LogDirectory, TopicPartition
@@ -23,8 +24,6 @@ DELETION_BY_NAME_VERSION = 5
 """Later versions of DeleteTopics have other fields for names."""
 
 _WHOLE_NAME = r"(?<![\w.-])%s(?![\w-]|\.\w)"
-_LATEST, _EARLIEST = -1, -2
-_CONSUMER = -1
 _TIMESTAMP_TYPE = "message.timestamp.type"
 
 
@@ -85,8 +84,8 @@ async def compare(client: ClusterClient, plans: Sequence[TopicPlan], *, into_exi
     compared = [_compared(plan, metadata.topics[plan.name]) for plan in plans]
     existing = [plan for plan in compared if plan.exists]
     if not into_existing:
-        starts = await end_offsets(client, _partitions_of(existing, metadata.topics), earliest=True)
-        ends = await end_offsets(client, list(starts))
+        starts = await partition_offsets(client, _partitions_of(existing, metadata.topics), EARLIEST)
+        ends = await partition_offsets(client, list(starts), LATEST)
         full = sorted({partition.topic for partition, end in ends.items() if end > starts[partition]})
         if full:
             remedy = "delete them there, or append to them with --into-existing"
@@ -308,41 +307,3 @@ async def complete(client: ClusterClient, plans: Sequence[TopicPlan]) -> None:
             check_code(row.error_code, f"{row.resource_name}: {_TIMESTAMP_TYPE}: {row.error_message}")
 
     await repeated(ask, client.properties)
-
-
-async def end_offsets(
-    client: ClusterClient, partitions: Sequence[TopicPartition], *, earliest: bool = False
-) -> dict[TopicPartition, int]:
-    """Return the ends of partitions in the cluster, or their beginnings with `earliest`; KafkaError, ClientError.
-
-    Leaders that change are waited for: those of a new topic answer NOT_LEADER_OR_FOLLOWER.
-    """
-    wanted = _EARLIEST if earliest else _LATEST
-    return await repeated(lambda: _offsets(client, partitions, wanted), client.properties)
-
-
-async def _offsets(
-    client: ClusterClient, partitions: Sequence[TopicPartition], wanted: int
-) -> dict[TopicPartition, int]:
-    if not partitions:
-        return {}
-    metadata = await client.metadata(sorted({partition.topic for partition in partitions}), refresh=True)
-    by_leader: dict[int, dict[str, list[int]]] = {}
-    for partition in partitions:
-        leader = metadata.topics[partition.topic].partitions[partition.partition].leader
-        if leader < 0:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
-        by_leader.setdefault(leader, {}).setdefault(partition.topic, []).append(partition.partition)
-    offsets = {}
-    for leader, topics in by_leader.items():
-        rows = [
-            m.ListOffsetsTopic(name, [m.ListOffsetsPartition(index, timestamp=wanted) for index in indexes])
-            for name, indexes in topics.items()
-        ]
-        response = await client.request(m.ListOffsetsRequest(_CONSUMER, topics=rows), node=leader)
-        for topic in response.topics:
-            for row in topic.partitions:
-                partition = TopicPartition(topic.name, row.partition_index)
-                check_code(row.error_code, str(partition))
-                offsets[partition] = row.offset
-    return offsets

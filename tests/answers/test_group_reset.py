@@ -126,7 +126,9 @@ def test_the_directory_of_a_broker_gets_no_commits(tmp_path: Path, groups: Group
     broker = BrokerDirectory(tmp_path)
     broker.topic("orders")
     code, out, err = groups(broker.path, "billing", "orders", "--reset-to", "earliest", "--yes")
-    assert (code, out) == (1, "") and "kafka-consumer-groups.sh" in err and err.count("\n") == 1
+    command = f"offsetfs groups {broker.path} billing orders --reset-to earliest --bootstrap-server HOST:9092 --yes\n"
+    assert (code, out) == (1, "") and err.endswith(command) and err.count("\n") == 1
+    assert command in groups(broker.path, "billing", "orders", "--reset-to", "earliest")[1].replace("\n  ", " ")
     assert groups(broker.path, "billing", "orders", "--reset-to", "earliest", "--csv")[:2] == (0, "orders,0,0\n")
 
 
@@ -160,6 +162,7 @@ def test_the_page_says_what_a_reset_does() -> None:
     page = (Path(__file__).parents[2] / "docs" / "use" / "answers.md").read_text()
     for promise in (
         "`--reset-like` the place of the group in another directory.",
-        "The plan changes nothing. `--yes` commits it, in a directory that no broker uses and no Kafka broker owns.",
+        "The plan changes nothing. `--yes` commits it, in a directory that no broker uses and no Kafka broker owns, or",
+        "A group with members is refused: stop its consumers.",
     ):
         assert promise in page
