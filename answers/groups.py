@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from offsetfs.answers.doctor.commits import impossible
 from offsetfs.answers.report import Diagnosis, Fact, Measure, Report, Table, TableColumn
 from offsetfs.storage import Log, LogDirectories, TopicPartition
-from offsetfs.storage.coordinators import OFFSETS_TOPIC, Commit, CommitChange, ConsumerGroups, OffsetsReplay
+from offsetfs.storage.coordinators import (
+    OFFSETS_TOPIC,
+    Commit,
+    CommitChange,
+    ConsumerGroups,
+    OffsetsReplay,
+    seconds_behind,
+)
 from offsetfs.storage.errors import StorageError, sentence
 
 RECENT_COMMITS = 16
@@ -192,25 +199,13 @@ class _LagReader:
                 commit.timestamp,
                 end,
                 max(end - max(commit.offset, start), 0),
-                _seconds_behind(log, max(commit.offset, start), end),
+                seconds_behind(log, commit.offset, end),
                 _rate(recent),
                 _written_rate(log, recent, end),
             )
         except (StorageError, OSError) as error:
             self._unseen.append(f"the lag of {group} in {commit.partition}: {sentence(error)}")
             return unknown
-
-
-def _seconds_behind(log: Log, committed: int, end: int) -> float | None:
-    """Return the seconds from the next record of the group to the newest one; None if they have no times."""
-    if committed >= end:
-        return 0.0
-    following, newest = log.batch_at(committed), log.batch_at(end - 1)
-    if following is None or newest is None or newest.header.max_timestamp < 0:
-        return None
-    times = [record.timestamp for record in following.records() if record.offset >= committed]
-    first = times[0] if times else following.header.max_timestamp
-    return max(newest.header.max_timestamp - first, 0) / 1000 if first >= 0 else None
 
 
 def _rate(recent: Sequence[tuple[int, int]]) -> float | None:

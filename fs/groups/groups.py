@@ -2,7 +2,7 @@
 
     groups/<group>/orders-0     the committed offset and a newline; mtime is the time of the commit (`group_commits`)
     groups/<group>/state        type, state and members of the group as JSON, if its coordinator has written them
-    groups/<group>/lag          one line per partition: committed offset, next offset, and the lag
+    groups/<group>/lag          one line per partition: committed offset, next offset, lag in records and seconds
 
 For a share group `state` contains the progress in each partition, and `lag` the start offset instead of the commit.
 
@@ -203,8 +203,8 @@ class LagFiles:
         self._groups = groups
 
     async def attributes(self, number: int) -> EntryAttributes:
-        content = await self._groups.lag(self._groups.groups.at(number))
-        return self._groups.mount.attributes.file(pack(Kind.GROUP_LAG, 0, number), len(content), 0)
+        size = await self._groups.lag_size(self._groups.groups.at(number))
+        return self._groups.mount.attributes.file(pack(Kind.GROUP_LAG, 0, number), size, 0)
 
     async def open(self, number: int, opening: Opening) -> Opened:
         return Opened(await self._groups.lag(self._groups.groups.at(number)), direct=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # a mount whose groups are not read does without their module
     from offsetfs.storage.coordinators import Commit, ConsumerGroups, Lag, ShareGroups, ShareProgress
 
 WAIT_S = 10.0
+_SECONDS_WIDTH = 16
 
 
 class Groups:
@@ -98,8 +99,14 @@ class Groups:
         return await self.mount.executor.answer(self._state, group)
 
     async def lag(self, group: bytes) -> bytes:
+        """Return the table of `lag`. Reads batches, for the seconds."""
         await self.refresh()
-        return await self.mount.executor.answer(self._lag, group)
+        return await self.mount.executor.in_thread(lambda: self._lag(group, self.engine.timed_lag(group)))
+
+    async def lag_size(self, group: bytes) -> int:
+        """Return the size of the table. Reads no records, because of `ls -l`: the seconds have a fixed width."""
+        await self.refresh()
+        return len(await self.mount.executor.answer(self._untimed_lag, group))
 
     def _state(self, group: bytes, *, nowait: bool) -> bytes | None:
         state, progress = self.engine.state(group, nowait=nowait), self._progress(group, nowait)
@@ -108,8 +115,11 @@ class Groups:
             state["partitions"] = [share.described() for share in progress]
         return None if state is None else (json.dumps(state, indent=2) + "\n").encode()
 
-    def _lag(self, group: bytes, *, nowait: bool) -> bytes:
-        commits, progress = self.engine.lag(group, nowait=nowait), self._progress(group, nowait)
+    def _untimed_lag(self, group: bytes, *, nowait: bool) -> bytes:
+        return self._lag(group, self.engine.lag(group, nowait=nowait), nowait=nowait)
+
+    def _lag(self, group: bytes, commits: list[Lag], *, nowait: bool = False) -> bytes:
+        progress = self._progress(group, nowait)
         tables = [lag_table(commits)] if commits or not progress else []
         return b"".join([*tables, _of_shares(progress)] if progress else tables)
 
@@ -129,14 +139,21 @@ def _step(engine: ConsumerGroups | ShareGroups, *, nowait: bool) -> bool:
 
 def lag_table(lags: list[Lag]) -> bytes:
     """Return the lines of `lag` for a group that commits offsets."""
-    rows = [_row_of(*lag) for lag in lags]
-    return _table(("PARTITION", "COMMITTED", "END", "LAG"), rows)
+    rows = [(str(lag.partition), *_numbers(lag), _seconds(lag.seconds).rjust(_SECONDS_WIDTH)) for lag in lags]
+    return _table(("PARTITION", "COMMITTED", "END", "LAG", "SECONDS"), rows)
 
 
-def _row_of(partition: TopicPartition, committed: int, end: int | None) -> tuple[str, *tuple[int | None, ...]]:
-    if committed < 0:  # no offset, as for Kafka's coordinator and its tools
-        return str(partition), None, end, None
-    return str(partition), committed, end, None if end is None else end - committed
+def _numbers(lag: Lag) -> tuple[int | None, int | None, int | None]:
+    if lag.committed < 0:  # no offset, as for Kafka's coordinator and its tools
+        return None, lag.end, None
+    return lag.committed, lag.end, None if lag.end is None else lag.end - lag.committed
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    text = f"{seconds:.3f}"
+    return text if len(text) <= _SECONDS_WIDTH else f"{seconds:.0f}"  # 16 digits at most, of 2^63 ms
 
 
 def _of_shares(progress: list[ShareProgress]) -> bytes:
@@ -153,7 +170,7 @@ def _of_shares(progress: list[ShareProgress]) -> bytes:
     return _table(("PARTITION", "START", "END", "LAG"), rows)
 
 
-def _table(head: tuple[str, ...], numbers: Sequence[tuple[str, *tuple[int | None, ...]]]) -> bytes:
+def _table(head: tuple[str, ...], numbers: Sequence[tuple[str, *tuple[int | str | None, ...]]]) -> bytes:
     """Return the rows as aligned columns, with a minus for each unknown value."""
     rows = [head, *((name, *("-" if value is None else str(value) for value in row)) for name, *row in numbers)]
     return "".join(line + "\n" for line in columns(rows)).encode()

@@ -183,6 +183,13 @@ METRICS = (
         ("group", "topic"),
         lambda report: {(group, topic): lag for (group, topic), lag in report.lags.items()},
     ),
+    BrokerMetric(
+        "group_lag_seconds",
+        GAUGE,
+        "Seconds from the next record of a consumer group to the newest one, in its slowest partition.",
+        ("group", "topic"),
+        lambda report: {(group, topic): seconds for (group, topic), seconds in report.lag_seconds.items()},
+    ),
 )
 
 HISTOGRAMS = (

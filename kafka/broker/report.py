@@ -10,6 +10,7 @@ from functools import partial
 
 from offsetfs.common.formatting import most_frequent, size
 from offsetfs.common.threads import in_thread
+from offsetfs.kafka.broker.group_lags import LagTimes
 from offsetfs.kafka.broker.metrics import BrokerMetrics
 from offsetfs.storage import LogDirectory, TopicPartition, Unsynced
 from offsetfs.storage.errors import StorageError
@@ -34,7 +35,11 @@ class GroupSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """One broker. `lags`: the records behind the committed offsets, by group and topic."""
+    """One broker. `lags`: the records behind the committed offsets, by group and topic.
+
+    `lag_seconds`: for how long the next record of the group has been there when the newest one came, in the partition
+    where that is the longest; without those whose records have no times.
+    """
 
     version: str
     log_directory: str
@@ -44,6 +49,7 @@ class BrokerReport:
     metrics: BrokerMetrics
     groups: tuple[GroupSnapshot, ...]
     lags: Mapping[tuple[str, str], int]
+    lag_seconds: Mapping[tuple[str, str], float]
     unsynced: Unsynced
     unsynced_age_s: float
     """The age of the oldest batch that is not yet on disk; 0 if there is none."""
@@ -81,6 +87,7 @@ class BrokerReporter:
         self._directory = directory
         self._metrics = metrics
         self._groups = groups
+        self._times = LagTimes(directory)
 
     async def report(self) -> BrokerReport:
         """Return the current state. Called on the event loop; logs are opened in a thread."""
@@ -89,6 +96,7 @@ class BrokerReporter:
 
     def _completed(self, metrics: BrokerMetrics, groups: tuple[GroupSnapshot, ...]) -> BrokerReport:
         names, unsynced = self._directory.partitions(), self._directory.unsynced()
+        lags, lag_seconds = self._lags(groups)
         return BrokerReport(
             version=__version__,
             log_directory=self._directory.path,
@@ -97,7 +105,8 @@ class BrokerReporter:
             partitions=len(names),
             metrics=metrics,
             groups=groups,
-            lags=self._lags(groups),
+            lags=lags,
+            lag_seconds=lag_seconds,
             unsynced=unsynced,
             unsynced_age_s=self._age_s(unsynced),
         )
@@ -105,21 +114,30 @@ class BrokerReporter:
     def _age_s(self, unsynced: Unsynced) -> float:
         return 0.0 if unsynced.since is None else max(0.0, self._directory.clock.monotonic() - unsynced.since)
 
-    def _lags(self, groups: Iterable[GroupSnapshot]) -> dict[tuple[str, str], int]:
+    def _lags(self, groups: Iterable[GroupSnapshot]) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], float]]:
+        """Return the lag in records and in seconds, by group and topic."""
         ends: dict[TopicPartition, int | None] = {}
+        known_ends: dict[TopicPartition, int] = {}
+        committed: dict[TopicPartition, dict[str, int]] = {}
         lags: dict[tuple[str, str], int] = {}
         for group in groups:
-            for partition, committed in group.offsets.items():
+            for partition, offset in group.offsets.items():
                 if partition not in ends:
                     ends[partition] = self._end(partition)
                 end = ends[partition]
-                if end is None or committed < 0:  # below 0: no offset is committed
+                if end is None or offset < 0:  # below 0: no offset is committed
                     continue
                 key = (group.name, partition.topic)
                 if key not in lags and len(lags) >= LAGS_MAX:
                     key = (OTHERS, OTHERS)
-                lags[key] = lags.get(key, 0) + max(0, end - committed)
-        return lags
+                lags[key] = lags.get(key, 0) + max(0, end - offset)
+                known_ends[partition] = end
+                committed.setdefault(partition, {})[group.name] = offset
+        seconds: dict[tuple[str, str], float] = {}
+        for (name, partition), behind_s in self._times.seconds(known_ends, committed).items():
+            key = (name, partition.topic) if (name, partition.topic) in lags else (OTHERS, OTHERS)
+            seconds[key] = max(seconds.get(key, 0.0), behind_s)
+        return lags, seconds
 
     def _end(self, partition: TopicPartition) -> int | None:
         """Return the end offset of a partition; None if it was deleted, or does not open."""

@@ -7,6 +7,10 @@ from offsetfs.storage.coordinators.consumer_groups import Commit as Commit
 from offsetfs.storage.coordinators.consumer_groups import ConsumerGroups as ConsumerGroups
 from offsetfs.storage.coordinators.consumer_groups import Lag as Lag
 from offsetfs.storage.coordinators.coordinator_topic import partition_of as partition_of
+from offsetfs.storage.coordinators.group_lag import behind_s as behind_s
+from offsetfs.storage.coordinators.group_lag import newest_record_ms as newest_record_ms
+from offsetfs.storage.coordinators.group_lag import next_record_ms as next_record_ms
+from offsetfs.storage.coordinators.group_lag import seconds_behind as seconds_behind
 from offsetfs.storage.coordinators.group_records import NO_EXPIRY as NO_EXPIRY
 from offsetfs.storage.coordinators.group_records import Change as Change
 from offsetfs.storage.coordinators.group_records import ClassicGroupChange as ClassicGroupChange

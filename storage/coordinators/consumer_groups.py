@@ -19,6 +19,7 @@ from offsetfs.kafka.protocol import kafka_reader
 from offsetfs.kafka.protocol.codec import InvalidMessage
 from offsetfs.kafka.protocol.schemas import record_schemas
 from offsetfs.storage.coordinators import group_state
+from offsetfs.storage.coordinators.group_lag import seconds_behind
 from offsetfs.storage.coordinators.staged_records import partition_name
 from offsetfs.storage.coordinators.topic_replay import (
     STEP_BYTES,
@@ -29,7 +30,7 @@ from offsetfs.storage.coordinators.topic_replay import (
     log_end,
 )
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
-from offsetfs.storage.errors import InvalidName
+from offsetfs.storage.errors import InvalidName, StorageError
 from offsetfs.storage.names import OFFSETS_TOPIC, TopicPartition
 from offsetfs.storage.records.format.record import Record
 
@@ -60,11 +61,15 @@ class Commit(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """A commit and the end of its partition; None if the directory has no such partition, or it does not open."""
+    """A commit and the end of its partition; None if the directory has no such partition, or it does not open.
+
+    `seconds`: those of `seconds_behind`; None if they are not known, or were not asked for.
+    """
 
     partition: TopicPartition
     committed: int
     end: int | None
+    seconds: float | None = None
 
 
 class _StoredCommit(NamedTuple):
@@ -150,6 +155,18 @@ class ConsumerGroups:
             Lag(commit.partition, commit.offset, log_end(self._directory, commit.partition, nowait=nowait))
             for commit in commits
         ]
+
+    def timed_lag(self, group: bytes) -> list[Lag]:
+        """Return what `lag` returns, with seconds. Reads at most two batches for a partition."""
+        return [lag._replace(seconds=self._seconds(lag)) for lag in self.lag(group)]
+
+    def _seconds(self, lag: Lag) -> float | None:
+        if lag.end is None or lag.committed < 0:
+            return None
+        try:
+            return seconds_behind(self._directory.log(lag.partition), lag.committed, lag.end)
+        except (StorageError, OSError):
+            return None  # a reader of the partition gets the error
 
     def _decoded(self, kept: dict[bytes, _StoredCommit]) -> Iterator[Commit]:
         for key, commit in kept.items():

@@ -58,10 +58,18 @@ def test_committed_offsets_are_those_of_the_broker(golden_copy: Path, mount: Any
     assert not (billing / "state").exists(), "its coordinator has written of no members"
 
 
+def seconds_of(partition: Path, committed: int) -> str:
+    """Return the time from the first record at `committed` or after it to the last one."""
+    records = [json.loads(line) for line in (partition / "records.ndjson").read_text().splitlines()]
+    times = [record["timestamp"] for record in records if record["offset"] >= committed]
+    return f"{(times[-1] - times[0]) / 1000:.3f}"
+
+
 def test_the_lag_of_a_group_is_a_table(golden_copy: Path, mount: Any) -> None:
     groups = mount(golden_copy, "ro").path / "groups"
     lag = groups / "billing" / "lag"
-    assert [line.split() for line in lag.read_text().splitlines()] == [
+    rows = [line.split() for line in lag.read_text().splitlines()]
+    assert [row[:4] for row in rows] == [
         ["PARTITION", "COMMITTED", "END", "LAG"],
         ["codec-lz4-0", "123", "400", "277"],
         ["keyed-0", "10", "93", "83"],
@@ -69,9 +77,13 @@ def test_the_lag_of_a_group_is_a_table(golden_copy: Path, mount: Any) -> None:
         ["keyed-2", "12", "75", "63"],
         ["keyed-3", "13", "97", "84"],
     ]
+    assert [row[4] for row in rows] == [
+        "SECONDS",
+        *(seconds_of(groups.parent / name, at) for name, at in BILLING.items()),
+    ]
     assert len({len(line) for line in lag.read_text().splitlines()}) == 1
     assert lag.stat().st_size == len(lag.read_bytes())
-    assert (groups / "h-billing" / "lag").read_text().splitlines()[1].split() == ["h-codec-lz4-0", "123", "-", "-"]
+    assert (groups / "h-billing" / "lag").read_text().splitlines()[1].split() == ["h-codec-lz4-0", "123", "-", "-", "-"]
 
 
 @pytest.mark.parametrize("name", ["other", "billing/orders-0", "billing/keyed-00", "billing/x", "bil%6Cing", ".x"])

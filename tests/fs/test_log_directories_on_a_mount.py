@@ -70,14 +70,15 @@ def test_several_log_directories_are_one_tree(mount: Mount, disks: list[Path]) -
 
 def test_a_group_lags_over_the_partitions_of_all_log_directories(mount: Mount, disks: list[Path]) -> None:
     mounted = mount(both(disks), "create")
-    for name in ("orders-0", "orders-1"):
+    names = ("orders-0", "orders-1")
+    for name in names:
         (mounted.path / name).mkdir()
         (mounted.path / name / "append").write_text("a\nb\nc\n")
     (mounted.path / "groups" / "billing").mkdir()
-    for name in ("orders-0", "orders-1"):
+    for name in names:
         (mounted.path / "groups" / "billing" / name).write_text("1\n")
     lag = (mounted.path / "groups" / "billing" / "lag").read_text()
-    assert [line.split() for line in lag.splitlines()[1:]] == [["orders-0", "1", "3", "2"], ["orders-1", "1", "3", "2"]]
+    assert [line.split()[:4] for line in lag.splitlines()[1:]] == [[name, "1", "3", "2"] for name in names]
 
 
 def test_df_counts_the_disk_of_two_log_directories_once(mount: Mount, disks: list[Path]) -> None:

@@ -219,9 +219,18 @@ GROUPS = [
     Said(
         "An offset written to `groups/<group>/<partition>` is committed for that group; `rm` deletes the commit.",
         "mkdir groups/billing; echo 7 > groups/billing/orders-0; cat groups/billing/orders-0; "
-        "tail -n 1 groups/billing/lag | tr -s ' '; rm groups/billing/orders-0; "
+        "tail -n 1 groups/billing/lag | awk '{print $1,$2,$3,$4}'; rm groups/billing/orders-0; "
         "test -e groups/billing/orders-0 || echo none",
         "7\norders-0 7 12 5\nnone\n",
+    ),
+    Said(
+        "The seconds of `lag` are the time from the next record that the group reads to the newest one; `-` if it is "
+        "not known.",
+        """mkdir timed-0 groups/timed; printf '{"value":"a","timestamp":4102444800000}\\n"""
+        """{"value":"b","timestamp":4102444861500}\\n' > timed-0/append.ndjson; """
+        "echo 0 > groups/timed/timed-0; tail -n 1 groups/timed/lag | awk '{print $4, $5}'; "
+        "test $(wc -c < groups/timed/lag) = $(stat -c %s groups/timed/lag) && rm groups/timed/timed-0; rmdir timed-0",
+        "2 61.500\n",
     ),
     Said(
         "In the name of a key, `/`, `%` and control characters are written `%2F`, `%25` and so on; "
