@@ -7,7 +7,7 @@ a broker has only the commits of the partitions that it holds.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from offsetfs.answers.report import Diagnosis, Measure, Severity, Table, TableColumn, Value
 from offsetfs.storage import LogDirectories, TopicPartition
@@ -72,10 +72,18 @@ def state_findings(tables: Sequence[Table]) -> list[Diagnosis]:
 
 def _settings(a: LogDirectories, b: LogDirectories, topics: Sequence[str]) -> Iterator[Sequence[Value]]:
     for topic in topics:
-        one, other = a.explicit_settings_of(topic), b.explicit_settings_of(topic)
+        one, other = _settings_of(a, topic), _settings_of(b, topic)
         for name in sorted(one.keys() | other.keys()) if one and other else ():
             if one.get(name) != other.get(name):
                 yield topic, name, one.get(name), other.get(name)
+
+
+def _settings_of(directory: LogDirectories, topic: str) -> Mapping[str, str]:
+    """Return what is set for a topic; of a mirrored one, in its cluster: here it keeps its records."""
+    for each in directory.directories:
+        if each.mirror is not None and topic in each.mirror.topics:
+            return each.mirror.topics[topic].settings
+    return directory.explicit_settings_of(topic)
 
 
 def _commits(

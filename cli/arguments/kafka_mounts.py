@@ -51,7 +51,7 @@ def kafka_mount(
     """
     from offsetfs.kafka.mirror.process import MirrorSource
 
-    brokers = _brokers(url)
+    brokers = brokers_of(url, "with -o topic=REGEX, such as -o topic=orders", "-o config=FILE")
     values, rest = _split(texts, ignored)
     patterns = tuple(value for name, value in values if name == "topic")
     given = dict(values)
@@ -78,13 +78,14 @@ def kafka_mount(
     return KafkaMount(source, given.get("cache"), ("ro", *rest), shown)
 
 
-def _brokers(url: str) -> str:
+def brokers_of(url: str, topics_remedy: str, config_remedy: str) -> str:
+    """Return the addresses in `kafka://HOST:PORT,HOST:PORT/`; `Failure`. The remedies are sentences of the command."""
     brokers, _, path = url.removeprefix(SCHEME).partition("/")
     if "@" in brokers:
-        reason = "other users can read arguments; put the login into client.properties, and add -o config=FILE"
+        reason = f"other users can read arguments; put the login into client.properties, and add {config_remedy}"
         raise Failure(f"{SCHEME}…@{brokers.rpartition('@')[2]}: {reason}", WRONG_CALL)
     if path:
-        raise Failure(f"{url}: name topics with -o topic=REGEX, such as {SCHEME}{brokers}/ -o topic=orders", WRONG_CALL)
+        raise Failure(f"{url}: name topics {topics_remedy}", WRONG_CALL)
     if not brokers:
         raise Failure(f"{url} has no broker; write {SCHEME}HOST:PORT/, such as {SCHEME}broker1:9092/", WRONG_CALL)
     return brokers

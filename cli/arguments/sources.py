@@ -1,4 +1,4 @@
-"""Opens LOGDIR for reading: a log directory, several, those of a server.properties, or an archive."""
+"""Opens LOGDIR for reading: a log directory, several, those of a server.properties, an archive, or a cluster."""
 
 from __future__ import annotations
 
@@ -7,22 +7,35 @@ from collections.abc import Iterator
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
+from offsetfs.cli.arguments.cluster_copies import Question, check_cluster_options, copied, is_cluster
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.exit_codes import FAILED, Failure
 from offsetfs.storage import LogDirectories, LogDirectory
 from offsetfs.storage.directory import DirectoryAccess
 from offsetfs.storage.errors import StorageError, sentence
 
+_ALL = Question()
+
 
 @contextlib.contextmanager
-def opened_source(text: str, *, shows_log_end: bool = False) -> Iterator[LogDirectories]:
+def opened_source(
+    text: str, *, question: Question = _ALL, config: str | None = None, shows_log_end: bool = False
+) -> Iterator[LogDirectories]:
     """Open what LOGDIR means, read-only, as one tree; `Failure` if it cannot be opened. No lock, nothing is written.
+
+    Of a cluster, `question` is copied into a cache first, with the client.properties of `config` or of --config.
 
     `shows_log_end`: whether logs end at their last batch, above the high watermark.
     """
-    paths = [attached(path) for path in log_directories(text)]
+    check_cluster_options()
+    topics = None
+    if is_cluster(text):
+        copy = copied(text, question, config)
+        paths, topics = [copy.path], copy.topics
+    else:
+        paths = [attached(path) for path in log_directories(text)]
     checked = preflight.check_directories(paths, read_only=True, may_be_empty=True)
-    access = DirectoryAccess(shows_log_end=shows_log_end)
+    access = DirectoryAccess(shows_log_end=shows_log_end, topics=topics)
     try:
         directory = LogDirectories.open(
             checked.paths, lambda path: LogDirectory.open(path, read_only=True, access=access), checked.left_out

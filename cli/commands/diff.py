@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from offsetfs.cli.arguments.cluster_copies import Question, cluster_options, is_cluster
 from offsetfs.cli.arguments.named_partitions import no_such
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.terminal.progress import bytes_progress
 from offsetfs.cli.terminal.reports import ReportForm, report_options
-from offsetfs.storage import LogDirectories, TopicPartition, check_topic
+from offsetfs.storage import INTERNAL_TOPICS, LogDirectories, TopicPartition, check_topic
 from offsetfs.storage.errors import InvalidName
 
 
@@ -37,6 +38,8 @@ from offsetfs.storage.errors import InvalidName
     help="Compare only these; also several times.",
 )
 @click.option("--common", "common_only", is_flag=True, help="Exit with 0 if what both have is equal.")
+@cluster_options
+@click.option("--config-b", metavar="FILE", type=click.Path(), help="client.properties of B, if it is another cluster.")
 @report_options
 def command(
     a: str,
@@ -48,11 +51,13 @@ def command(
     topic_in_b: str | None,
     only: tuple[str, ...],
     common_only: bool,
+    config_b: str | None,
     as_json: bool,
     html: str | None,
     shows_all: bool,
 ) -> int:
-    """Compare the records of A and B: log directories, several as DIR,DIR, a server.properties, or an archive's URL.
+    """Compare the records of A and B: log directories, several as DIR,DIR, a server.properties, an archive's URL, or a
+    cluster, kafka://HOST:PORT/, whose topics are copied first.
 
     Nothing is changed, and brokers may be running. Batches are compared byte by byte, but for the leader epoch. Where
     they differ, records are compared by offset: time, key, value, headers. So another codec, or other batches, are no
@@ -68,6 +73,7 @@ def command(
     offsetfs diff broker1/data broker2/data orders-0 --json
     offsetfs diff /var/lib/kafka/data /backup/kafka --common --quick
     offsetfs diff dc1/data dc2/data orders --topic-in-b dc1.orders --by content
+    offsetfs diff kafka://broker1:9092/ /backup/kafka orders
 
     Exit codes: 0 equal, 1 different (or a wrong call), 2 system error, 8 interrupted, 32 a log could not be read.
     """
@@ -77,8 +83,16 @@ def command(
 
     _check_options(names, by, is_quick=is_quick, ignore_times=ignore_times, topic_in_b=topic_in_b)
     options = DiffOptions(by, is_quick, not ignore_times, topic_in_b)
-    with _opened(a) as first, _opened(b) as second:
-        partitions = _chosen(names, compared_partitions(first, second), [a, b])
+    if config_b is not None and not is_cluster(b):
+        raise Failure("--config-b goes with a cluster as B", WRONG_CALL)
+    has_groups = (not only or GROUPS in only) and topic_in_b is None
+    in_a = Question(names, may_lack=True, groups=has_groups)
+    in_b = Question([_name_in_b(name, topic_in_b) for name in names], may_lack=True, groups=has_groups)
+    with _opened(a, in_a) as first, _opened(b, in_b, config_b) as second:
+        present = compared_partitions(first, second)
+        if not names and (is_cluster(a) or is_cluster(b)):  # of a cluster they are not copied
+            present = [each for each in present if each.topic not in INTERNAL_TOPICS]
+        partitions = _chosen(names, present, [a, b])
         with bytes_progress("Comparing") as on_bytes:
             comparison = DirectoriesComparison(first, second, partitions, options, on_bytes)
             pairs = comparison.run() if not only or "records" in only else []
@@ -116,14 +130,22 @@ def _check_options(
 
 
 @contextlib.contextmanager
-def _opened(text: str) -> Iterator[LogDirectories]:
+def _opened(text: str, question: Question, config: str | None = None) -> Iterator[LogDirectories]:
     """Open a source with its log ends. The code for differences is 1, so a source that is missing has another one."""
     with contextlib.ExitStack() as opened:
         try:
-            directory = opened.enter_context(opened_source(text, shows_log_end=True))
+            directory = opened.enter_context(opened_source(text, question=question, config=config, shows_log_end=True))
         except Failure as failure:
             raise Failure(failure.message, SYSTEM if failure.code == WRONG_CALL else failure.code) from failure
         yield directory
+
+
+def _name_in_b(name: str, topic_in_b: str | None) -> str:
+    """Return the name in B of a topic or a partition of A."""
+    partition = TopicPartition.parse_or_none(name)
+    if topic_in_b is None or partition is None:
+        return topic_in_b or name
+    return str(TopicPartition(topic_in_b, partition.partition))
 
 
 def _chosen(names: Sequence[str], present: Sequence[TopicPartition], sources: Sequence[str]) -> list[TopicPartition]:

@@ -8,6 +8,7 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
+from offsetfs.cli.arguments.cluster_copies import refuse_cluster
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.exit_codes import SYSTEM, Failure
 from offsetfs.cli.terminal.progress import bytes_progress
@@ -41,6 +42,7 @@ def command(log_directory: str, as_json: bool, html: str | None, shows_all: bool
 
     Exit codes: 0 nothing found but notices, 1 findings (or a wrong call), 2 a directory could not be read.
     """
+    refuse_cluster(log_directory, "run it where the files of its brokers are; offsetfs groups takes clusters")
     paths = [attached(path) for path in log_directories(log_directory)]
     for path in paths:
         _check(path)

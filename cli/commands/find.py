@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsetfs.cli.arguments.cluster_copies import Question, cluster_options
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.arguments.where import Schemas, decoded_lines_of, searching_where
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from offsetfs.answers.find_conditions import Condition
     from offsetfs.answers.find_lines import LinesOf
     from offsetfs.storage import AnyLogDirectory, TopicPartition
+
+SCHEMAS_TOPIC = "_schemas"
+"""The topic of a cluster in which its registry stores schemas."""
 
 NOTHING_FOUND = 1
 """The exit code if no record matches, as of grep. It equals `WRONG_CALL`, which prints a message."""
@@ -93,6 +97,7 @@ _FIELDS = ("value", "key", "headers", "any")
     show_default=True,
     help="Whether records of open and aborted transactions are searched.",
 )
+@cluster_options
 def command(
     log_directory: str,
     names: tuple[str, ...],
@@ -120,9 +125,10 @@ def command(
 ) -> int:
     """Print the records of topics that meet all conditions, as lines of JSON, partition by partition, in offset order.
 
-    LOGDIR is a log directory, several (A,B), a server.properties or an archive URL. Without a topic all but internal
-    ones are searched. Records are printed as soon as they are found. Control batches are not searched. Damaged batches
-    are left out and reported on stderr.
+    LOGDIR is a log directory, several (A,B), a server.properties, an archive URL or a cluster (kafka://HOST:PORT/),
+    whose topics are copied first, from --from on. Without a topic all but internal ones are searched. Records are
+    printed as soon as they are found. Control batches are not searched. Damaged batches are left out and reported on
+    stderr.
 
     --from and --to take offsets of one partition, or times; a record between two times is found wherever it is. The
     regular expressions are those of RE2, over UTF-8: \\C is any byte, (?s) lets a dot match newlines.
@@ -136,13 +142,15 @@ def command(
     offsetfs find /var/lib/kafka/data orders --where 'amount > 100' --decoded
     offsetfs find /var/lib/kafka/data orders --where "value->>'status' = 'lost'" --last 10
     offsetfs find s3://backup/kafka orders --text refused -i --count
+    offsetfs find kafka://broker1:9092/ orders --key customer-17 --from -1d
 
     Exit codes: 1 wrong call, or no record matches; 2 system error, 8 interrupted, 32 a part of a log could not be read.
     """
     form = _Form(is_count, is_paths, is_values, is_decoded, first, last)
     wanted = _key(key, key_base64)
     conditions = _conditions(wanted, texts, patterns, place, ignore_case, headers)
-    with opened_source(log_directory) as directory:
+    question = _question(names, start, end, has_schemas=is_decoded or where is not None)
+    with opened_source(log_directory, question=question) as directory:
         chosen = _chosen(directory, log_directory, names, wanted, partitioner, count)
         for note in chosen.notes:
             _say(note)
@@ -315,6 +323,26 @@ def _chosen(
     return _Chosen(list(dict.fromkeys([*single, *found.partitions])), found.notes, found.is_narrowed)
 
 
+def _question(names: Sequence[str], start: str | None, end: str | None, *, has_schemas: bool) -> Question:
+    """Return what is read of a cluster. `--to` bounds nothing: a record of an earlier time may be behind it."""
+    places = {option: _place(option, text) for option, text in (("--from", start), ("--to", end)) if text is not None}
+    begin, is_time = places.get("--from", (None, False))
+    others = (SCHEMAS_TOPIC,) if has_schemas else ()
+    return Question(names, others, start_ms=begin if is_time else None, start=None if is_time else begin)
+
+
+def _place(option: str, text: str) -> tuple[int, bool]:
+    """Return an offset, or a time in milliseconds, and whether it is a time; `Failure`."""
+    offset = parse_offset(text.encode("utf-8", "surrogateescape"))
+    if offset is not None:
+        return offset, False
+    time = time_ms(text)
+    if time is None:
+        wanted = "give an offset (42) or a time (2026-11-20T18:40, -1h)"
+        raise Failure(f"{option} {printable(text)}: {wanted}", WRONG_CALL)
+    return time, True
+
+
 def _bounds(start: str | None, end: str | None, partitions: Sequence[TopicPartition]) -> FindBounds:
     from offsetfs.answers.find import FindBounds
 
@@ -322,18 +350,11 @@ def _bounds(start: str | None, end: str | None, partitions: Sequence[TopicPartit
     for option, text, name in (("--from", start, "start"), ("--to", end, "stop")):
         if text is None:
             continue
-        offset = parse_offset(text.encode("utf-8", "surrogateescape"))
-        if offset is None:
-            time = time_ms(text)
-            if time is None:
-                wanted = "give an offset (42) or a time (2026-11-20T18:40, -1h)"
-                raise Failure(f"{option} {printable(text)}: {wanted}", WRONG_CALL)
-            numbers[f"{name}_ms"] = time
-            continue
-        if len(partitions) > 1:
+        place, is_time = _place(option, text)
+        if not is_time and len(partitions) > 1:
             reason = f"an offset belongs to one partition, such as {partitions[0]}"
             raise Failure(f"{option} {text}: {reason}", WRONG_CALL)
-        numbers[name] = offset
+        numbers[f"{name}_ms" if is_time else name] = place
     return FindBounds(**numbers)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetfs.cli.arguments.cluster_copies import Question, cluster_options
 from offsetfs.cli.arguments.schema_registry import registry_of
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
@@ -67,6 +68,7 @@ _DAMAGE_SHOWN_MAX = 100
     help="A registry for schemas that are nowhere else, or a properties file with schema.registry.url.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@cluster_options
 def command(
     log_directory: str,
     name: str | None,
@@ -78,7 +80,8 @@ def command(
 ) -> int:
     """List the schemas in the topic _schemas of LOGDIR, and how many records name which; or print the text of one.
 
-    No registry is needed. LOGDIR is only read, also beside a broker; it may be an archive.
+    No registry is needed. LOGDIR is only read, also beside a broker; it may be an archive, or a cluster, whose schemas
+    and counted records are copied first.
 
     Deleted, removed and replaced versions are listed as long as a segment holds them, because old records need them. ID
     is the id that records name, or a GUID. SUBJECT alone is its latest version that is not deleted.
@@ -94,6 +97,7 @@ def command(
     offsetfs schemas /var/lib/kafka/data 7
     offsetfs schemas /var/lib/kafka/data orders-value > orders.avsc
     offsetfs schemas s3://backup/kafka orders-value/2 --json
+    offsetfs schemas kafka://broker1:9092/ orders-value
     offsetfs schemas /var/lib/kafka/data --usage all --schema 7=lost.avsc --schema ~/schemas
 
     Exit codes: 1 wrong call, no such schema, or records were left out; 2 system error, 8 interrupted, 32 the topic
@@ -114,7 +118,11 @@ def command(
     except (SchemaFileError, OSError) as error:
         raise Failure(f"--schema: {printable(sentence(error))}", WRONG_CALL) from error
     registry = registry_of(registry_word)
-    with opened_source(log_directory) as directory:
+    if name is not None or usage == _NONE:
+        question = Question([topic], may_lack=True)
+    else:
+        question = Question(others=[topic], newest=SAMPLE_RECORDS if usage == _SAMPLE else None)
+    with opened_source(log_directory, question=question) as directory:
         try:
             found = read_schemas_topic(directory, topic)
         except StorageError as error:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
-import re
 from collections.abc import Callable
 from functools import partial
 
@@ -15,8 +13,8 @@ import trio
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.kafka_mounts import KafkaMount
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.cli.mounts.mirror_caches import user_cache
 from offsetfs.cli.mounts.mirroring_process import publish, withdraw
-from offsetfs.common import user_directories
 from offsetfs.fs.companion import CompanionReport, OnFault
 from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.kafka.client.errors import ClientError
@@ -29,7 +27,6 @@ from offsetfs.storage.errors import StorageError, sentence
 _log = logging.getLogger(__name__)
 
 _CURE = "offsetfs status MNT shows each partition"
-_IN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 class MountedMirror:
@@ -90,14 +87,11 @@ def cache_directory(mount: KafkaMount, mount_point: str) -> str:
     """Return the path of the cache; create it. `Failure`. In the user cache its name is the id of the cluster."""
     path = mount.cache
     if path is None:
-        base = user_directories.cache_directory(os.environ)
-        if base is None:
-            raise Failure("there is no home directory for a cache; name one with -o cache=DIR", WRONG_CALL)
         try:
             cluster = trio.run(partial(cluster_id, mount.source))
         except ClientError as error:
             raise Failure(sentence(error)) from error
-        path = os.path.join(base, "kafka", _file_name(cluster or mount.source.text))
+        path = user_cache(cluster or mount.source.text, "-o cache=DIR")
     path = os.path.realpath(path)
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
@@ -108,8 +102,3 @@ def cache_directory(mount: KafkaMount, mount_point: str) -> str:
     preflight.check_not_nested(path, mount_point)
     preflight.check_mirror(path)
     return path
-
-
-def _file_name(text: str) -> str:
-    """Return a name for a directory: a peer's text may be any string."""
-    return text if _IN_NAME.match(text) else hashlib.sha256(text.encode()).hexdigest()[:32]

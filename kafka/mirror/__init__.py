@@ -9,6 +9,7 @@ groups       committed offsets of consumer groups
 session      incremental fetch sessions (KIP-227)
 last_records compares the last records with those of the source
 positions    offsets by time, ends of leader epochs
+survey       first and last offsets of partitions, and their bytes
 process      a process that mirrors: signals, background tasks, the end
 status       the state of a running mirror: for other processes, for Prometheus
 """

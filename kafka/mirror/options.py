@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offsetfs.common.name_patterns import NamePattern
+from offsetfs.storage import TopicPartition
 
 EARLIEST, LATEST, EARLIEST_LOCAL = -2, -1, -4
 """Times that stand for the beginning and the end of a log, and for the first record on the disk of its leader, as in
@@ -41,6 +42,8 @@ class MirrorOptions:
     """Topics whose whole name matches one of them. Internal topics only where one of them is the name itself."""
     start: int = EARLIEST
     """The start of new partitions: a time in milliseconds since 1970, EARLIEST or LATEST."""
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The offsets at which new partitions start, instead of `start`."""
     groups: Sequence[NamePattern] = ()
     """Consumer groups whose whole name matches one of them: their committed offsets are taken over."""
     needs_topic: bool = False

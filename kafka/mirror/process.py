@@ -25,6 +25,7 @@ from offsetfs.kafka.mirror.mirror import Mirror
 from offsetfs.kafka.mirror.options import MirrorError, MirrorOptions
 from offsetfs.kafka.mirror.state import OnEvent
 from offsetfs.kafka.mirror.status import MirrorStatus, status_of
+from offsetfs.kafka.mirror.survey import Choose, Survey, survey
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import StorageError, sentence
 
@@ -65,6 +66,25 @@ async def cluster_id(source: MirrorSource) -> str:
     """Return the id of the cluster; "" for brokers before 0.10.1. ClientError."""
     async with source.client() as client:
         return (await client.metadata([])).cluster_id or ""
+
+
+async def surveyed(source: MirrorSource, choose: Choose) -> Survey | None:
+    """Return what the cluster has of the partitions that are chosen; None after SIGTERM or SIGINT.
+
+    ClientError, and what `choose` raises.
+    """
+    found: Survey | None = None
+
+    async def ask() -> None:
+        nonlocal found
+        async with source.client() as client:
+            found = await survey(client, choose)
+
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        failure = await _run_until_signal(ask, signals)
+    if failure is not None:
+        raise failure
+    return found
 
 
 async def answers(source: MirrorSource, on_wait: Callable[[], None]) -> bool:

@@ -15,8 +15,9 @@ from offsetfs.kafka.client.metadata import ClusterMetadata
 from offsetfs.kafka.mirror import positions
 from offsetfs.kafka.mirror.options import LATEST
 from offsetfs.kafka.mirror.partition import UNKNOWN, MirroredPartition
-from offsetfs.kafka.mirror.positions import OffsetQuery, OnFailure
+from offsetfs.kafka.mirror.positions import OffsetQuery, OnFailure, SourceOffset
 from offsetfs.kafka.mirror.state import MirrorState
+from offsetfs.kafka.protocol.error_codes import ErrorCode
 from offsetfs.storage import TopicPartition
 
 Empty = Callable[[MirroredPartition, int], Awaitable[bool]]
@@ -40,7 +41,10 @@ class PartitionStarts:
             if info is not None and info.leader != UNKNOWN:
                 asked.append(OffsetQuery(partition.name, info.leader, info.leader_epoch, self._state.options.start))
         empty = [query for query in asked if not self._has_begun(query.name)]
-        starts = await positions.offsets_at(self._state.client, empty, self._on_failure)
+        given = {query.name: self._state.options.starts.get(query.name) for query in empty}
+        starts = {name: SourceOffset(ErrorCode.NONE, offset) for name, offset in given.items() if offset is not None}
+        unset = [query for query in empty if query.name not in starts]
+        starts |= await positions.offsets_at(self._state.client, unset, self._on_failure)
         ends: positions.Answers = {}
         if self._state.options.once:
             ends = await positions.offsets_at(

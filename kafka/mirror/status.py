@@ -44,6 +44,8 @@ class MirrorStatus:
     failures: Mapping[str, str]
     """Topics that are not mirrored, with the reasons."""
     partitions: Mapping[TopicPartition, PartitionStatus]
+    is_complete: bool = False
+    """Whether nothing is left to do with `once`."""
 
     def lines(self) -> Iterator[str]:
         """Yield lines for `.offsetfs/stats` of a mount in the same process."""
@@ -124,7 +126,7 @@ def status_of(mirror: Mirror) -> MirrorStatus:
         name: _partition(partition, mirror.leaders.waiting_for(partition), now)
         for name, partition in mirror.state.partitions.items()
     }
-    return MirrorStatus(mirror.state.source, dict(mirror.state.failures), partitions)
+    return MirrorStatus(mirror.state.source, dict(mirror.state.failures), partitions, mirror.is_complete)
 
 
 def _partition(partition: MirroredPartition, waiting_for: str, now: float) -> PartitionStatus:

@@ -78,6 +78,8 @@ class DirectoryAccess:
     """Whether a reader is shown the records above the high watermark."""
     flushes: bool = True
     """Whether logs are synced by `flush.messages` and `flush.ms` (`flusher`); otherwise that is left to the caller."""
+    topics: frozenset[str] | None = None
+    """The topics that a reader is shown; None: all."""
 
 
 DEFAULT_ACCESS = DirectoryAccess()
@@ -129,6 +131,7 @@ class LogDirectory(OpenLogs):
         self.inherited = InheritedSettings(self.metadata, metadata_log.node_id(path), broker=broker, given=defaults)
         self.config = DirectoryConfig.from_properties(self.inherited.layers.directory, config)
         self._is_bounded = read_only and not access.shows_log_end
+        self._topics_shown = access.topics
         self._flusher: Flusher | None = None
         if access.flushes and not read_only:
             self._flusher = Flusher(clock, self.opened, self.config.log_flush_scheduler_interval_ms)
@@ -286,7 +289,7 @@ class LogDirectory(OpenLogs):
         # A listing of ten thousand partitions takes milliseconds, and the mount asks at every look-up of a name.
         changed = files.status(self.path).st_mtime_ns
         if changed != self._listing[0]:
-            partitions = sorted_partitions(partitions_in(self.path))
+            partitions = sorted_partitions(filter(self._is_shown, partitions_in(self.path)))
             # Where this process alone changes partitions, the object is the same until they change: checkpoints change
             # the directory as well. Another process may delete a partition and create it again between two calls.
             self._listing = (
@@ -294,6 +297,9 @@ class LogDirectory(OpenLogs):
                 self._listing[1] if partitions == self._listing[1] and not self.read_only else partitions,
             )
         return self._listing[1]
+
+    def _is_shown(self, partition: TopicPartition) -> bool:
+        return self._topics_shown is None or partition.topic in self._topics_shown
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic, sorted; costs a search in `partitions`."""
@@ -303,7 +309,7 @@ class LogDirectory(OpenLogs):
         """Whether the partition exists; costs one lstat."""
         if not self.read_only and self.opened(partition) is not None:
             return True
-        return files.is_directory(self._file(str(partition)))
+        return self._is_shown(partition) and files.is_directory(self._file(str(partition)))
 
     def future_of(self, partition: TopicPartition) -> str | None:
         """Return the path of the copy that a move of the partition to this directory fills, or None.
