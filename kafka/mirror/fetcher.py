@@ -306,7 +306,8 @@ class NodeFetcher:
         # Batches behind a damaged one were not appended: the next response begins with it.
         if partition.end < fetched.last.next_offset:
             partition.restart(partition.end)
-        partition.failure = ""
+        if not partition.is_stopped:  # a later response may have stopped it while this one was appended
+            partition.failure = ""
         if partition.is_at_stop:
             self._state.changed(partition)
 
@@ -326,6 +327,8 @@ class NodeFetcher:
             partition.gap_end = error.offset
             if partition not in self._alone:
                 self._alone.append(partition)
+            return
+        if partition.is_stopped:  # while these batches were appended; the reason is on record
             return
         if not isinstance(error, OSError) or error.errno not in _FULL:
             partition.stop(sentence(error))

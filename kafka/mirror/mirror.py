@@ -132,7 +132,11 @@ class Mirror:
         """Whether a topic or a partition could not be mirrored."""
         if self.state.failures or (self._groups is not None and self._groups.failures):
             return True
-        return any(partition.failure for partition in self.state.partitions.values())
+        is_once = self.state.options.once
+        return any(
+            partition.failure or (is_once and partition.is_stopped and not partition.is_at_stop)
+            for partition in self.state.partitions.values()
+        )
 
     async def _follow(self) -> None:
         next_refresh = trio.current_time() + timing.REFRESH_S

@@ -244,15 +244,17 @@ class TopicFollower:
             if error not in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 continue  # it has just been created again, or is not ready: asked again with the next refresh
             self._gone.add(topic)
+            partitions = [partition for partition in self._state.active() if partition.name.topic == topic]
             if error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 self._state.failures[topic] = _NOT_PERMITTED
                 self._state.on_event(f"{topic}: {_NOT_PERMITTED}")
             elif topic in mirrored:
-                self._state.on_event(f"{topic}: deleted at the source; its records stay here")
-            for partition in self._state.active():
-                if partition.name.topic == topic:
-                    partition.stop("", is_another=True)
-                    partition.forget_lag()
+                is_short = self._state.options.once and not all(partition.is_at_stop for partition in partitions)
+                end = "; not all that it had are here" if is_short else ""
+                self._state.on_event(f"{topic}: deleted at the source; its records stay here{end}")
+            for partition in partitions:
+                partition.stop("", is_another=True)
+                partition.forget_lag()
         for topic in self._gone & metadata.topics.keys() - self._state.failures.keys():
             self._gone.discard(topic)  # the same topic, which a broker had not learned of yet
             for partition in self._state.partitions.values():

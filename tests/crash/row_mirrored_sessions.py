@@ -22,6 +22,7 @@ from fault_program import Row
 from fixtures.mirrors.fetch_source import FetchSource
 from trio.testing import MockClock
 
+from offsetfs.common.loop_watch import LoopAppends
 from offsetfs.common.threads import Workers
 from offsetfs.kafka.mirror import fetcher
 from offsetfs.kafka.mirror.mirror import Mirror
@@ -107,6 +108,7 @@ class _Lives:
             patches.enter_context(mock.patch("os.fsync", lambda fd: None))
             patches.enter_context(mock.patch.object(Workers, "run", self._in_turn))
             patches.enter_context(mock.patch.object(fetcher, "LOOP_BYTES_MAX", self._chance.choice((0, 1 << 16))))
+            patches.enter_context(mock.patch.object(LoopAppends, "are_quick", self._are_quick))
             append = Log.append_replicated
             patches.enter_context(mock.patch.object(Log, "append_replicated", self._append(append)))
             yield
@@ -118,6 +120,12 @@ class _Lives:
             return work()
 
         return run
+
+    @property
+    def _are_quick(self) -> property:
+        """Appends change between the event loop and a thread, as on a disk that is slow at times."""
+        share = self._chance.choice((0.0, 0.3, 1.0))
+        return property(lambda appends: self._chance.random() >= share)
 
     def _append(self, append: Callable[..., int]) -> Callable[..., int]:
         """Return an append to a disk that may be full, before the first batch or behind some."""

@@ -554,6 +554,32 @@ async def test_a_topic_counts_as_deleted_when_it_has_been_missing_for_a_while(
     assert (status_of(mirror).partitions[USERS].lag is None) == is_over
 
 
+async def test_once_fails_if_a_topic_is_deleted_before_all_its_records_are_here(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "MISSING_S", 0.0)
+    append(source.log(USERS), b"one")
+    one, events = source.log(USERS).snapshot().active.size, list[str]()
+    append(source.log(USERS), b"two")
+
+    def change(request: Any, response: Any) -> None:
+        if isinstance(request, m.FetchRequest):
+            for topic in response.responses:
+                for each in topic.partitions:
+                    if len(each.records or b"") > one:
+                        each.records = each.records[:one]
+                        source.delete_partition(USERS)
+
+    change_responses(monkeypatch, change)
+    async with ClusterClient([running.address]) as client:
+        with trio.fail_after(60):
+            mirror = Mirror(directory, client, "source:9092", ONCE, events.append)
+            await mirror.run()
+    assert events == ["users: deleted at the source; its records stay here; not all that it had are here"]
+    assert mirror.has_failed
+    assert directory.log(USERS).next_offset == 1
+
+
 async def test_a_directory_with_another_topic_of_the_name_is_not_touched(
     running: Running, source: LogDirectory, directory: LogDirectory
 ) -> None:
@@ -832,6 +858,45 @@ async def test_a_batch_at_an_impossible_offset_stops_its_partition_alone(
     else:
         assert len(events) == 1 and events[0].startswith("orders-0: ") and str(base) in events[0]
         assert directory.log(ORDERS).next_offset == 1
+
+
+@pytest.mark.promise(
+    "`offsetfs mirror --once` ends without an error only if the mirror has all records that "
+    "the cluster had at the start."
+)
+async def test_a_partition_that_stops_during_an_append_keeps_its_failure(
+    running: Running, source: LogDirectory, directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(source.log(ORDERS), b"a")
+    one = source.log(ORDERS).snapshot().active.size
+    append(source.log(ORDERS), b"b")
+    real, is_reported, events = Log.append_replicated, threading.Event(), list[str]()
+
+    def append_replicated(log: Log, data: memoryview, **options: int) -> int:
+        assert is_reported.wait(30)
+        return real(log, data, **options)
+
+    def change(request: Any, response: Any) -> None:
+        if isinstance(request, m.FetchRequest):
+            for topic in response.responses:
+                for each in topic.partitions:
+                    if each.records:
+                        each.records = each.records[: one if each.records[:8] == bytes(8) else 30]
+
+    def report(text: str) -> None:
+        events.append(text)
+        is_reported.set()
+
+    monkeypatch.setattr(fetcher, "LOOP_BYTES_MAX", 0)
+    monkeypatch.setattr(Log, "append_replicated", append_replicated)
+    change_responses(monkeypatch, change)
+    async with ClusterClient([running.address]) as client:
+        with trio.fail_after(60):
+            mirror = Mirror(directory, client, "source:9092", ONCE, report)
+            await mirror.run()
+    assert events == ["orders-0: the source sent 30 bytes at offset 1 that are not a whole batch"]
+    assert mirror.has_failed
+    assert directory.log(ORDERS).next_offset == 1
 
 
 ARCHIVE = MirrorOptions(once=True, keep=True)
