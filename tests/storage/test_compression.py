@@ -324,8 +324,6 @@ BROKEN = {
     "zstd: bytes behind the end": (ZSTD, compress("zstd", HELLO) + b"x"),
     "zstd: a reserved kind of block": (ZSTD, bytes.fromhex("28b52ffd0058") + b"\x07\0\0"),
     "zstd: a window of terabytes": (ZSTD, bytes.fromhex("28b52ffd00ff") + b"\x03\0\0x"),
-    "zstd: a frame for a dictionary": (ZSTD, bytes.fromhex("28b52ffd01 00 07 090000 78")),
-    "zstd: a reserved bit of the descriptor": (ZSTD, bytes.fromhex("28b52ffd08 00 090000 78")),
     "zstd: noise": (ZSTD, NOISE[:100]),
 }
 

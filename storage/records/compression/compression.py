@@ -24,12 +24,13 @@ from typing import Final
 
 import cramjam
 import lz4.frame
+import zstandard
 
 from offsetfs.storage.errors import MalformedBatch, StorageError, UnsupportedFormat
 from offsetfs.storage.records.compression.gzip_stream import gunzip
 from offsetfs.storage.records.compression.inflation import Inflation
 from offsetfs.storage.records.compression.lz4_frame import unlz4
-from offsetfs.storage.records.compression.zstd_stream import unzstd, zstd_frame
+from offsetfs.storage.records.compression.zstd_stream import unzstd
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by the id that a batch carries in its attributes."""
@@ -207,12 +208,20 @@ def _unlz4(data: Buffer, inflation: Inflation) -> bytes | bytearray:
 
 # --- zstd ----------------------------------------------------------------------------------------------------------
 
+_ZSTD_LEVEL = 3
+
+
+def _zstd(data: Buffer, level: int | None) -> bytes:
+    # Without content size, because ZstdOutputStream does not know it either when it writes the header.
+    compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL if level is None else level, write_content_size=False)
+    return compressor.compress(data)
+
 
 def _unzstd(data: Buffer, inflation: Inflation) -> bytes | bytearray:
     return unzstd(memoryview(data), inflation)
 
 
-_COMPRESSORS: Final[tuple[Callable[[Buffer, int | None], bytes], ...]] = (_copy, _gzip, _snappy, _lz4, zstd_frame)
+_COMPRESSORS: Final[tuple[Callable[[Buffer, int | None], bytes], ...]] = (_copy, _gzip, _snappy, _lz4, _zstd)
 _DECOMPRESSORS: Final[tuple[Callable[[Buffer, Inflation], bytes | bytearray], ...]] = (
     _copy,
     _gunzip,

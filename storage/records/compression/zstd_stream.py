@@ -9,132 +9,99 @@ far as its blocks are whole, or ignored.
 
 from __future__ import annotations
 
-import sys
+import threading
 from typing import Final
+
+import zstandard
 
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.compression.inflation import LARGE_BYTES, Inflation
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
-Buffer = bytes | bytearray | memoryview
-
-_LEVEL: Final = 3
 _STEP_BYTES = 1 << 20
 _SOURCE_BYTES: Final = 131075
 """The bytes that zstd-jni reads at once: ZSTD_DStreamInSize()."""
 
-_MAGIC: Final = b"\x28\xb5\x2f\xfd"
-_DICTIONARY_ID_SIZES: Final = (0, 1, 2, 4)  # by the last two bits of the descriptor
-_CONTENT_SIZE_SIZES: Final = (0, 2, 4, 8)  # by its first two bits; 1 in place of 0 where there is no window
-_SINGLE_SEGMENT, _CHECKSUM = 0x20, 0x04
-_WINDOW_BYTES_MIN: Final = 1 << 10
+_HEADER_SIZE_MAX: Final = 18
 _BLOCK_HEADER_SIZE = 3
 _CHECKSUM_SIZE = 4
 _RUN = 1  # a block that repeats one byte
 _SKIPPABLE_MAGIC: Final = 0x184D2A50  # with any last four bits
 _SKIPPABLE_HEADER_SIZE: Final = 8
-_SMALL_WINDOW_BYTES = 4 << 20
-"""Twice what Kafka's default level asks for; what is more counts as memory of the stream."""
+_KEPT_WINDOW_BYTES = 4 << 20
+"""Twice what Kafka's default level asks for. Making a decompressor takes as long as inflating 16 KiB."""
 
 _WINDOW_BYTES_MAX = 128 << 20
 """The largest window that the library permits, for every stream."""
 
-
-def zstd_frame(data: Buffer, level: int | None) -> bytes:
-    """Return a frame without content size, which ZstdOutputStream does not know either when it writes the header."""
-    options: dict[int, int] = {
-        zstd.CompressionParameter.compression_level: _LEVEL if level is None else level,
-        zstd.CompressionParameter.content_size_flag: 0,
-    }
-    return zstd.ZstdCompressor(options=options).compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
+_of_thread = threading.local()
 
 
 def unzstd(data: memoryview, inflation: Inflation) -> bytes | bytearray:
-    """Inflate all frames in steps of a MiB, whatever content size they declare."""
-    frames, window_bytes = _frames(data, inflation)
-    inflation.grow(min(window_bytes, _WINDOW_BYTES_MAX) - _SMALL_WINDOW_BYTES)
-    inflated = bytearray()
+    """Inflate all frames in steps of a MiB.
+
+    The one-shot call uses the content size that a frame declares, and its `max_output_size` does not bound the output.
+    """
+    window_bytes = _check_frames(data, inflation)
+    inflation.grow(min(window_bytes, _WINDOW_BYTES_MAX) - _KEPT_WINDOW_BYTES)
+    decompressor, inflated = _decompressor(window_bytes), bytearray()
     try:
-        for frame in frames:
-            _inflate(frame, inflated, inflation)
-    except zstd.ZstdError as error:
+        with decompressor.stream_reader(data, read_across_frames=True) as reader:
+            while step := reader.read(min(_STEP_BYTES, inflation.bytes_max + 1 - len(inflated))):
+                inflated += step
+                inflation.check(len(inflated))
+                inflation.grow(len(inflated))
+    except zstandard.ZstdError as error:
         raise MalformedBatch(f"zstd: {error}") from None
     return bytes(inflated) if len(inflated) <= LARGE_BYTES else inflated
 
 
-def _inflate(frame: memoryview, inflated: bytearray, inflation: Inflation) -> None:
-    """Append what the frame holds to `inflated`; of a frame that is cut off, what its whole blocks hold."""
-    decompressor = zstd.ZstdDecompressor()
-    more: Buffer = frame
-    while not decompressor.eof and (more or not decompressor.needs_input):
-        inflated += decompressor.decompress(more, min(_STEP_BYTES, inflation.bytes_max + 1 - len(inflated)))
-        inflation.check(len(inflated))
-        inflation.grow(len(inflated))
-        more = b""  # the decompressor has it
+def _decompressor(window_bytes: int) -> zstandard.ZstdDecompressor:
+    """Return this thread's, which keeps the memory of the largest window it had; for larger ones a new one."""
+    # A decompressor keeps its largest window. One for a window of 128 MiB in each of 16 threads would take 2 GiB.
+    if window_bytes > _KEPT_WINDOW_BYTES:
+        return zstandard.ZstdDecompressor()
+    if not hasattr(_of_thread, "decompressor"):
+        _of_thread.decompressor = zstandard.ZstdDecompressor()
+    kept: zstandard.ZstdDecompressor = _of_thread.decompressor
+    return kept
 
 
-def _frames(data: memoryview, inflation: Inflation) -> tuple[list[memoryview], int]:
-    """Return the frames that hold data, and the bytes of the largest window that one asks for.
+def _check_frames(data: memoryview, inflation: Inflation) -> int:
+    """Walk over the frames: the stream reader would take any stream that ends too early for a short one.
 
-    The last one may be cut off anywhere: the decompressor waits for more of it, and refuses bytes that begin no frame.
+    Return the bytes of the largest window that a frame asks for.
     """
-    frames: list[memoryview] = []
     position = window_bytes = 0
     last_read = max(len(data) - 1, 0) // _SOURCE_BYTES * _SOURCE_BYTES
     while position < len(data) or position == 0:
         inflation.count_block()
-        magic = bytes(data[position : position + len(_MAGIC)])
-        if magic == _MAGIC or len(magic) < len(_MAGIC):
-            end, frame_window_bytes = _frame(data, position, inflation)
-            window_bytes = max(window_bytes, frame_window_bytes)
-            frames.append(data[position:end])
-        else:
-            end = _skippable_end(data, position)
+        end, frame_window_bytes = _frame(data, position, inflation)
+        window_bytes = max(window_bytes, frame_window_bytes)
         if end > len(data):
             if position <= last_read:
                 raise MalformedBatch("zstd: the stream ends too early")
             break
         position = end
-    return frames, window_bytes
-
-
-def _skippable_end(data: memoryview, position: int) -> int:
-    """Return the end of the skippable frame, beyond that of the data if it is not whole."""
-    header = bytes(data[position : position + _SKIPPABLE_HEADER_SIZE])
-    if int.from_bytes(header[: len(_MAGIC)], "little") & ~0xF != _SKIPPABLE_MAGIC:
-        raise MalformedBatch("zstd: no frame")
-    return position + _SKIPPABLE_HEADER_SIZE + int.from_bytes(header[len(_MAGIC) :], "little")
+    return window_bytes
 
 
 def _frame(data: memoryview, position: int, inflation: Inflation) -> tuple[int, int]:
     """Return the end of the frame, beyond that of the data if it is not whole, and the window it asks for."""
+    header = bytes(data[position : position + _HEADER_SIZE_MAX])
+    if len(header) >= 4 and int.from_bytes(header[:4], "little") & ~0xF == _SKIPPABLE_MAGIC:
+        size = int.from_bytes(header[4:_SKIPPABLE_HEADER_SIZE], "little")
+        return position + _SKIPPABLE_HEADER_SIZE + size, 0
     beyond = len(data) + 1
-    position += len(_MAGIC)
-    if position >= len(data):
-        return beyond, 0
-    descriptor = data[position]
-    position += 1
-    content_size_size = _CONTENT_SIZE_SIZES[descriptor >> 6]
-    start = position
-    if descriptor & _SINGLE_SEGMENT:
-        content_size_size = max(content_size_size, 1)
-    else:
-        start += 1
-    content_size_position = start + _DICTIONARY_ID_SIZES[descriptor & 0b11]
-    blocks = content_size_position + content_size_size
-    if blocks > len(data):
-        return beyond, 0
-    if descriptor & _SINGLE_SEGMENT:
-        window_bytes = int.from_bytes(data[content_size_position:blocks], "little") + (content_size_size == 2) * 256
-    else:
-        exponent, mantissa = data[position] >> 3, data[position] & 0b111
-        window_bytes = (_WINDOW_BYTES_MIN << exponent) // 8 * (8 + mantissa)
-    end = _blocks_end(data, blocks, inflation)
-    return beyond if end is None else end + bool(descriptor & _CHECKSUM) * _CHECKSUM_SIZE, window_bytes
+    try:
+        parameters = zstandard.get_frame_parameters(header)
+        position += zstandard.frame_header_size(header)
+    except zstandard.ZstdError as error:
+        # The library detects bytes that begin no frame; other bytes are an incomplete frame.
+        if len(header) < _HEADER_SIZE_MAX:
+            return beyond, 0
+        raise MalformedBatch(f"zstd: {error}") from None
+    end = _blocks_end(data, position, inflation)
+    return beyond if end is None else end + parameters.has_checksum * _CHECKSUM_SIZE, parameters.window_size
 
 
 def _blocks_end(data: memoryview, position: int, inflation: Inflation) -> int | None:
