@@ -41,6 +41,7 @@ VERBS = {
     "find": "Find records by key, text, pattern or header.",
     "sql": "Query topics with SQL.",
     "stats": "Show what topics hold: records, sizes, codecs, times.",
+    "web": "Look at logs in a browser.",
     "schemas": "List schemas, and print one, without a registry.",
     "append": "Append standard input, without a mount.",
     "serve": "Serve a log directory over the Kafka protocol.",
@@ -93,6 +94,7 @@ _SYNONYMS = {
     "stats": ("statistics", "summary", "profile", "histogram"),
     "umount": ("unmount", "stop", "eject"),
     "verify": ("check", "fsck", "validate"),
+    "web": ("ui", "browse", "console", "dashboard", "gui"),
 }
 """Names that other tools have for a verb."""
 _VERB_OF_SYNONYM = {synonym: verb for verb, synonyms in _SYNONYMS.items() for synonym in synonyms}

@@ -27,6 +27,7 @@ PACKAGES = (
     "src/offsetfs",
     "storage",
     "tables",
+    "web",
 )
 
 

@@ -33,6 +33,7 @@ def tracked(*patterns: str) -> list[Path]:
             "src",
             "storage",
             "tables",
+            "web",
             "tests",
         )
         found = [*ROOT.glob("*"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]

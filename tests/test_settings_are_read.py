@@ -26,6 +26,7 @@ PACKAGES = (
     "src/offsetfs",
     "storage",
     "tables",
+    "web",
 )
 
 

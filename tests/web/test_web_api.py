@@ -1,0 +1,555 @@
+"""The API of `offsetfs web`: each question with an answer as it is described, wrong ones with one line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+import h11
+import jsonschema
+import pytest
+import trio
+from fixtures.logs.decoded_orders import write_orders
+from fixtures.logs.hostile_records import BIDI, HOSTILE, LARGE, SCRIPT, write_hostile
+from fixtures.logs.planted_logs import data, marker
+
+import offsetfs
+from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition
+from offsetfs.storage.partition.producers import ABORT
+from offsetfs.web import api as web_api
+from offsetfs.web import http_server
+from offsetfs.web.access import Access
+from offsetfs.web.api import HEADERS, WebApi
+from offsetfs.web.http_server import HttpAnswer, HttpError, HttpRequest, serve_http
+from offsetfs.web.record_views import RecordsOf
+from offsetfs.web.routes import ERROR
+
+pytestmark = pytest.mark.unit
+
+TOKEN = "the-token"
+PORT = 9380
+HOST = f"127.0.0.1:{PORT}"
+TIME = 1_795_000_000_000
+OWN = {"host": HOST, "authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Record n of 300 in `orders` is n minutes after `TIME`, in partition n % 3; `hostile`; an aborted transaction."""
+    path = tmp_path / "logs"
+    path.mkdir()
+    write_hostile(path)
+    with offsetfs.open(path, "a") as directory:
+        orders = directory.create("orders", 3)
+        for n in range(300):
+            value = json.dumps({"id": n, "status": "lost" if n % 10 == 0 else "paid"}).encode()
+            orders[n % 3].append(
+                value, key=b"customer-%d" % (n % 7), headers=[("n", b"%d" % n)], timestamp=TIME + n * 60_000
+            )
+    with closing(LogDirectory.open(str(path))) as opened:
+        log = opened.create_partition(TopicPartition("paid", 0), {"segment.bytes": "1000"})
+        log.append(data(7, 0, 2))
+        log.append(marker(7, ABORT))
+        for _ in range(10):
+            log.append(data(-1, 0, 9))
+    return path
+
+
+class Web:
+    """An API over a log directory, asked in this process."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.directory = LogDirectories.open([str(path)], lambda each: LogDirectory.open(each, read_only=True))
+        self.api = WebApi(RecordsOf(self.directory, **options), Access(TOKEN, PORT))
+
+    async def answer(self, target: str, headers: dict[str, str] = OWN, method: str = "GET") -> HttpAnswer:
+        path, _, text = target.partition("?")
+        query: dict[str, list[str]] = {}
+        for name, value in parse_qsl(text, keep_blank_values=True):
+            query.setdefault(name, []).append(value)
+        try:
+            return await self.api.handle(HttpRequest(method, path, query, headers, peer="::1"))
+        except HttpError as error:
+            return error.answer()
+
+    async def ask(self, target: str) -> Any:
+        """Return an answer as it is described."""
+        answer = await self.answer(target)
+        assert isinstance(answer.body, bytes)
+        assert answer.status == 200, answer.body
+        found = json.loads(answer.body)
+        path = target.partition("?")[0]
+        route = next(each for each in self.api.routes if each.pattern.match(path))
+        jsonschema.validate(found, route.answer)
+        return found
+
+    async def refused(self, target: str) -> tuple[int, str]:
+        answer = await self.answer(target)
+        assert isinstance(answer.body, bytes)
+        said = json.loads(answer.body)
+        jsonschema.validate(said, ERROR)
+        assert said["error"] == said["error"].strip() and "\n" not in said["error"]
+        return answer.status, said["error"]
+
+    async def text(self, target: str) -> bytes:
+        answer = await self.answer(target)
+        assert answer.status == 200, answer.body
+        if isinstance(answer.body, bytes):
+            return answer.body
+        parts: list[bytes] = []
+
+        async def send(data: bytes) -> None:
+            parts.append(data)
+
+        await answer.body(send)
+        return b"".join(parts)
+
+    async def events(self, target: str) -> list[tuple[str, Any]]:
+        text = (await self.text(target)).decode()
+        found = [re.fullmatch(r"event: (\w+)\ndata: (.*)", part) for part in text.split("\n\n")[:-1]]
+        return [(match[1], json.loads(match[2])) for match in found if match]
+
+
+@pytest.fixture
+def web(logs: Path) -> Iterator[Web]:
+    made = Web(logs)
+    with closing(made.directory):
+        yield made
+
+
+def offsets(found: Any) -> list[tuple[int, int]]:
+    return [(each["partition"], each["offset"]) for each in found["records"]]
+
+
+# --- questions -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_overview_has_all_topics(web: Web) -> None:
+    found = await web.ask("/api/overview")
+    topics = {each["topic"]: each for each in found["topics"]}
+    assert [*topics] == ["hostile", "orders", "paid"]
+    assert (topics["orders"]["partitions"], topics["orders"]["offsets"]) == (3, 300)
+    assert topics["orders"]["latest_ms"] == TIME + 299 * 60_000
+    assert topics["hostile"]["size_bytes"] > LARGE and not found["left_out"]
+
+
+async def test_a_topic_has_partitions_and_settings_with_their_origin(web: Web) -> None:
+    found = await web.ask("/api/topics/orders")
+    assert [(each["start_offset"], each["end_offset"]) for each in found["partitions"]] == [(0, 100)] * 3
+    assert found["partitions"][2]["latest_ms"] == TIME + 299 * 60_000
+    settings = {each["name"]: each for each in (await web.ask("/api/topics/paid"))["settings"]}
+    assert settings["segment.bytes"] == {"name": "segment.bytes", "value": "1000", "origin": "topic"}
+    assert settings["cleanup.policy"]["origin"] == "default"
+
+
+async def test_the_histogram_counts_each_record_once(web: Web) -> None:
+    for place in ("", "&partition=1"):
+        found = await web.ask(f"/api/topics/orders/histogram?bars=10{place}")
+        assert sum(each["offsets"] for each in found["bars"]) == (100 if place else 300)
+        assert len(found["bars"]) == 10 and not found["unseen"]
+    part = await web.ask(f"/api/topics/orders/histogram?start_ms={TIME}&stop_ms={TIME + 60 * 60_000}&bars=8")
+    assert sum(each["offsets"] for each in part["bars"]) == 60
+    assert (await web.ask(f"/api/topics/orders/histogram?start_ms={TIME}&stop_ms={TIME}"))["bars"] == []
+
+
+async def test_a_partition_has_segments_aborts_and_gaps(web: Web, logs: Path) -> None:
+    found = await web.ask("/api/topics/paid/partitions/0")
+    segments = found["segments"]
+    assert len(segments) > 1 and segments[0]["base_offset"] == 0
+    assert [each["end_offset"] for each in segments[:-1]] == [each["base_offset"] for each in segments[1:]]
+    assert segments[-1]["end_offset"] == found["end_offset"] == 93
+    assert found["aborted"] == [{"producer_id": 7, "first_offset": 0, "marker_offset": 2}]
+
+
+@pytest.mark.damages
+async def test_what_is_damaged_or_unreadable_is_named_and_not_zero(web: Web, logs: Path) -> None:
+    log = logs / "orders-1" / f"{0:020}.log"
+    content = bytearray(log.read_bytes())
+    content[200] ^= 0xFF
+    log.write_bytes(content)
+    found = await web.ask("/api/records?topic=orders&partition=1&limit=1000")
+    assert found["damaged"] == 1 and len(found["records"]) == 99 and len(found["left_out"]) == 1
+    assert (await web.ask("/api/topics/orders/partitions/1"))["damage"]
+    events = await web.events("/api/search?topic=orders&text=paid")
+    assert events[-1][0] == "end" and events[-1][1]["damaged"] == 1
+
+
+async def test_records_are_found_by_place_and_by_condition(web: Web) -> None:
+    assert offsets(await web.ask("/api/records?topic=orders&partition=1&from=40&limit=3")) == [
+        (1, 40),
+        (1, 41),
+        (1, 42),
+    ]
+    assert offsets(await web.ask("/api/records?topic=orders&partition=1&to=40&limit=2&newest=true")) == [
+        (1, 39),
+        (1, 38),
+    ]
+    assert offsets(await web.ask("/api/records?topic=orders&limit=2&newest=true")) == [(2, 99), (1, 99)]
+    assert offsets(await web.ask("/api/records?topic=orders&from=2026-11-18T11:16:40Z&limit=1")) == [(1, 3)]
+    for conditions, count in (
+        ("key=customer-3", 43),
+        (f"key_base64={quote(base64.b64encode(b'customer-3').decode())}", 43),
+        ("text=lost", 30),
+        ("text=LOST", 0),
+        ("text=LOST&ignore_case=true", 30),
+        ("regex=id..+29[0-9]", 10),
+        ("text=customer-1&in=key", 43),
+        ("header=n=17", 1),
+        ("header=n", 300),
+        ("text=lost&key=customer-0", 5),
+    ):
+        found = await web.ask(f"/api/records?topic=orders&limit=1000&{conditions}")
+        assert len(found["records"]) == count, conditions
+    (only,) = (await web.ask("/api/records?topic=orders&header=n=17"))["records"]
+    assert only["value"] == {"form": "text", "content": '{"id": 17, "status": "paid"}', "bytes": 28, "is_cut": False}
+    assert only["timestamp_ms"] == TIME + 17 * 60_000
+
+
+async def test_records_of_aborted_transactions_are_left_out_if_wanted(web: Web) -> None:
+    for committed, first in (("false", 0), ("true", 3)):
+        found = await web.ask(f"/api/records?topic=paid&limit=1&committed={committed}")
+        assert offsets(found) == [(0, first)]
+
+
+async def test_a_search_sends_what_it_finds_and_ends(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = await web.events("/api/search?topic=orders&text=lost")
+    records = [each for name, some in events if name == "records" for each in some]
+    assert len(records) == 30
+    assert events[-1] == ("end", {"found": 30, "is_limited": False, "damaged": 0, "left_out": []})
+    monkeypatch.setattr("offsetfs.web.record_views.FOUND_MAX", 7)
+    monkeypatch.setattr(web_api, "FOUND_MAX", 7)
+    events = await web.events("/api/search?topic=orders&text=lost")
+    assert events[-1][1]["is_limited"] and sum(len(some) for name, some in events if name == "records") == 7
+
+
+async def test_a_download_has_all_records_whole(web: Web) -> None:
+    lines = (await web.text("/api/download?topic=hostile")).splitlines()
+    assert [json.loads(line)["offset"] for line in lines] == [*range(len(HOSTILE))]
+    assert len(json.loads(lines[6])["value"]) == LARGE
+    value = await web.answer("/api/topics/hostile/partitions/0/records/6/value")
+    assert value.body == b"x" * LARGE and value.headers["content-disposition"].startswith("attachment")
+    assert (await web.answer("/api/topics/hostile/partitions/0/records/4/value")).body == b""
+
+
+async def test_hostile_records_are_bounded_text_or_base64(web: Web) -> None:
+    found = (await web.ask("/api/records?topic=hostile"))["records"]
+    contents = [each["value"] and each["value"]["content"] for each in found]
+    assert contents[:3] == [SCRIPT, BIDI, base64.b64encode(b"\xff\xfe\x00\x80").decode()]
+    assert contents[4] is None and found[4]["key"] is None
+    assert found[0]["headers"][0]["name"]["content"] == "<b>name</b>"
+    assert found[6]["value"]["is_cut"] and found[6]["value"]["bytes"] == LARGE and len(contents[6]) == 4096
+    whole = await web.ask("/api/topics/hostile/partitions/0/records/6")
+    assert len(whole["value"]["content"]) == 1 << 20 and whole["value"]["is_cut"]
+    raw = await web.ask("/api/topics/hostile/partitions/0/records/2/raw")
+    assert [base64.b64decode(raw[part]["content"]) for part in ("key", "value")] == [b"\xc3\x28", b"\xff\xfe\x00\x80"]
+
+
+async def test_values_are_decoded_by_their_schemas(tmp_path: Path) -> None:
+    write_orders(tmp_path)
+    web = Web(tmp_path)
+    with closing(web.directory):
+        found = (await web.ask("/api/records?topic=orders"))["records"]
+        assert found[0]["value"] == {
+            "form": "json",
+            "content": {"id": 1, "photo": "text"},
+            "bytes": None,
+            "is_cut": False,
+        }
+        assert found[0]["schema"]["subject"] == "orders-value"
+        assert found[3]["value"]["content"] == "plain" and found[3]["error"] == "the record names no schema"
+        one = await web.ask("/api/topics/orders/partitions/0/records/0")
+        assert one["value"]["content"] == {"id": 1, "photo": "text"}
+
+
+async def test_groups_and_findings_are_reports(web: Web, logs: Path) -> None:
+    assert (await web.ask("/api/groups"))["tables"]["groups"] == []
+    assert await web.refused("/api/groups/no%2Fone") == (
+        404,
+        "there is no group no/one: the list of groups has their names",
+    )
+    found = await web.ask("/api/findings")
+    assert found["facts"]["partitions"] == 5 and {each["key"] for each in found["labels"]} == {*found["facts"]}
+    assert {*found["columns"]} == {*found["tables"]}
+
+
+async def test_records_of_another_process_are_seen(web: Web, logs: Path) -> None:
+    await web.ask("/api/topics/orders/partitions/0")
+    with offsetfs.open(logs, "a") as directory:
+        directory.partition("orders-0").append(b"new", timestamp=TIME)
+    assert offsets(await web.ask("/api/records?topic=orders&partition=0&from=100")) == [(0, 100)]
+    assert (await web.ask("/api/topics/orders/partitions/0"))["end_offset"] == 101
+
+
+async def test_the_description_names_every_question(web: Web) -> None:
+    described = await web.ask("/api/openapi.json")
+    assert {*described["paths"]} == {route.path for route in web.api.routes}
+    for path, methods in described["paths"].items():
+        named = {each["name"] for each in methods["get"]["parameters"] if each["in"] == "path"}
+        assert named == {*re.findall(r"{(\w+)}", path)}, path
+
+
+WRONG = {
+    "/api/nothing": (404, "there is no such question: /api/openapi.json lists them"),
+    "/api/topics/no": (404, "there is no topic no: the overview lists the topics"),
+    "/api/topics/..": (404, "there is no topic ..: the overview lists the topics"),
+    "/api/topics/orders%2F..": (404, "there is no topic orders/..: the overview lists the topics"),
+    "/api/topics/orders/partitions/9": (
+        404, "there is no partition orders-9: the page of its topic lists the partitions"),
+    "/api/topics/orders/partitions/x": (400, "partition is not a whole number from 0 to 2147483647"),
+    "/api/topics/orders/partitions/99999999999999999999": (400, "partition is not a whole number from 0 to 2147483647"),
+    "/api/topics/orders/partitions/0/records/100": (
+        404, "orders-0 has no record at offset 100: it is a gap, a marker, or beyond the end"),
+    "/api/topics/paid/partitions/0/records/2": (
+        404, "paid-0 has no record at offset 2: it is a gap, a marker, or beyond the end"),
+    "/api/records?topic=orders&limit=0": (400, "limit is not a whole number from 1 to 1000"),
+    "/api/records?topic=orders&limit=1&limit=2": (400, "limit is given 2 times: give it once"),
+    "/api/records?topic=orders&newest=1": (400, "newest is neither true nor false"),
+    "/api/records?topic=orders&in=x": (400, "in is none of value, key, headers, any"),
+    "/api/records?topic=orders&regex=(": (400, "regex: missing ): ("),
+    "/api/records?topic=orders&key_base64=%25": (400, "key_base64 is not base64: Only base64 data is allowed"),
+    "/api/records?topic=orders&from=x": (400, "from: give an offset (42) or a time (2026-11-20T18:40, -1h)"),
+    "/api/records?topic=orders&from=3": (
+        400, "from: an offset belongs to one partition: give partition, or a time"),
+    "/api/records?partition=1": (400, "partition belongs to one topic: give topic once"),
+    "/api/search?topic=no": (404, "there is no topic no: the overview lists the topics"),
+    "/api/overview?x=1": (400, "there is no parameter 'x': it takes none"),
+    "/static/../api.py": (404, "there is no such file"),
+}  # fmt: skip
+
+
+async def test_a_wrong_question_is_one_line_with_the_remedy(web: Web) -> None:
+    for target, expected in WRONG.items():
+        assert await web.refused(target) == expected, target
+    for method, target in (("POST", "/api/overview"), ("DELETE", "/")):
+        answer = await web.answer(target, method=method)
+        assert answer.status == 405 and "GET" in answer.headers["allow"]
+
+
+# --- access ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.security("Without its token, the page answers nothing about the logs.")
+async def test_each_question_and_page_needs_the_token(web: Web) -> None:
+    wrong = [
+        {},
+        {"authorization": "Bearer x"},
+        {"authorization": TOKEN},
+        {"cookie": f"offsetfs-{PORT}=x"},
+        {"cookie": f"x={TOKEN}"},
+    ]
+    for target in (
+        "/",
+        "/topics/orders",
+        "/static/app.js",
+        "/?token=x",
+        *(f"{route.path}?token={TOKEN}" for route in web.api.routes),
+    ):
+        for headers in wrong:
+            answer = await web.answer(target, {"host": HOST, **headers})
+            assert answer.status == 401 and b"token" in bytes(answer.body), (target, headers)  # type: ignore[arg-type]
+    for headers in ({"authorization": f"bearer {TOKEN}"}, {"cookie": f"a=b; offsetfs-{PORT}={TOKEN}"}):
+        assert (await web.answer("/api/overview", {"host": HOST, **headers})).status == 200
+
+
+@pytest.mark.security("The token moves from the address into a cookie that no script reads and no other site sends.")
+async def test_the_token_moves_into_a_cookie(web: Web) -> None:
+    answer = await web.answer(f"/records?topic=orders&token={TOKEN}&text=a%26b", {"host": HOST})
+    assert (answer.status, answer.headers["location"]) == (303, "/records?topic=orders&text=a%26b")
+    assert answer.headers["set-cookie"] == f"offsetfs-{PORT}={TOKEN}; HttpOnly; SameSite=Strict; Path=/"
+    away = await web.answer(f"//evil.example/x?token={TOKEN}", {"host": HOST})
+    assert away.headers["location"] == "/evil.example/x"
+    assert HEADERS["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.security("The page refuses a request that names another host, or that comes from another site.")
+async def test_other_hosts_and_sites_are_refused(web: Web) -> None:
+    for host, status in (
+        (HOST, 200), ("localhost:1", 200), ("[::1]:9380", 200), ("10.0.0.1", 200),
+        ("evil.example", 421), ("127.0.0.1.evil.example:9380", 421), ("", 421), ("localhost.evil.example", 421),
+        ("[x]", 421),
+    ):  # fmt: skip
+        assert (await web.answer("/api/overview", {**OWN, "host": host})).status == status, host
+    for origin, status in (
+        (f"http://{HOST}", 200),
+        (f"https://{HOST}", 403),
+        ("null", 403),
+        ("http://evil.example", 403),
+    ):
+        assert (await web.answer("/api/overview", {**OWN, "origin": origin})).status == status, origin
+    named = Access(TOKEN, PORT, names=["Logs.example.com"], is_tls=True)
+    request = HttpRequest("GET", "/", {}, {**OWN, "host": "logs.example.com", "origin": "https://logs.example.com"})
+    assert named.check(request) is None
+
+
+@pytest.mark.security("No request to the page writes into the log directory.")
+async def test_no_question_changes_the_directory(web: Web, logs: Path) -> None:
+    def state() -> dict[str, tuple[int, int]]:
+        return {str(each): (each.stat().st_size, each.stat().st_mtime_ns) for each in logs.rglob("*")}
+
+    before = state()
+    for route in web.api.routes:
+        target = route.path.format(topic="orders", partition=0, offset=0, group="g")
+        answer = await web.answer(target)
+        if not isinstance(answer.body, bytes):
+            await web.text(target)
+    assert state() == before
+
+
+@pytest.mark.security("The page loads nothing from another host, and no site can show it in a frame.")
+async def test_the_page_is_of_this_server_alone(web: Web) -> None:
+    policy = dict(part.strip().partition(" ")[::2] for part in HEADERS["content-security-policy"].split(";"))
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert {*policy.values()} == {"'none'", "'self'"}
+    assert HEADERS["x-content-type-options"] == "nosniff"
+    for name, content in web.api._files.items():
+        text = content.decode()
+        assert not re.search(
+            r"https?://(?!www\.w3\.org/2000/svg)|innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b", text
+        ), name
+        for module in re.findall(r"from \"([^\"]+)\"", text):
+            assert module.removeprefix("/static/") in web.api._files, (name, module)
+        answer = await web.answer(f"/static/{name}" if name != "index.html" else "/topics/orders")
+        assert answer.status == 200 and answer.body == content
+
+
+@pytest.mark.security("The page neither shows a masked field nor searches it, and has no raw values of its topic.")
+async def test_masked_fields_are_neither_shown_nor_searched(tmp_path: Path) -> None:
+    write_orders(tmp_path)
+    web = Web(tmp_path, masks=["orders:photo"])
+    with closing(web.directory):
+        found = (await web.ask("/api/records?topic=orders"))["records"]
+        assert [each["value"] and each["value"]["content"] for each in found[:3]] == [
+            {"id": 1, "photo": None, "at": "1970-01-01T00:00:00.000Z"},
+            {"id": 2, "photo": None, "at": "2026-11-21T13:05:00.123Z"},
+            None,
+        ]
+        texts = [await web.text(f"/api/{each}?topic=orders") for each in ("search", "download")]
+        texts.append(
+            json.dumps([await web.ask(f"/api/topics/orders/partitions/0/records/{n}") for n in range(6)]).encode()
+        )
+        for text in (*texts, json.dumps(found).encode()):
+            assert (
+                b'"text"' not in re.sub(rb'"form": ?"text"', b"", text) and b"plain" not in text and b"/w==" not in text
+            )
+        for target in ("raw", "value"):
+            assert (await web.refused(f"/api/topics/orders/partitions/0/records/0/{target}"))[0] == 403
+        for condition in ("text=x", "regex=x", "text=x&in=any"):
+            for place in ("topic=orders&", ""):
+                assert (await web.refused(f"/api/records?{place}{condition}"))[0] == 403, condition
+        assert (await web.ask("/api/records?topic=orders&text=k&in=key"))["records"]
+    with pytest.raises(ValueError, match="no such topic"):
+        Web(tmp_path, masks=["other:x"])
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+
+
+Connect = Callable[[], Awaitable[trio.SocketStream]]
+
+
+@pytest.fixture
+async def connect(web: Web, nursery: trio.Nursery) -> AsyncIterator[Connect]:
+    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+    nursery.start_soon(serve_http, web.api.handle, listener, None, HEADERS)
+    streams: list[trio.SocketStream] = []
+
+    async def made() -> trio.SocketStream:
+        streams.append(await trio.open_tcp_stream("127.0.0.1", listener.socket.getsockname()[1]))
+        return streams[-1]
+
+    yield made
+    for stream in streams:
+        await stream.aclose()
+
+
+def get(target: str, *more: str) -> bytes:
+    return "\r\n".join(
+        [f"GET {target} HTTP/1.1", f"Host: {HOST}", f"Authorization: Bearer {TOKEN}", *more, "", ""]
+    ).encode()
+
+
+async def received(stream: trio.SocketStream) -> bytes:
+    """Return all that comes until the end of the connection."""
+    with trio.fail_after(30):
+        return b"".join([part async for part in stream])
+
+
+async def head_of(stream: trio.SocketStream) -> h11.Response:
+    client = h11.Connection(h11.CLIENT)
+    client.send(h11.Request(method="GET", target="/", headers=[("host", HOST)]))
+    with trio.fail_after(30):
+        while (event := client.next_event()) is h11.NEED_DATA:
+            client.receive_data(await stream.receive_some(1 << 16))
+    assert isinstance(event, h11.Response)
+    return event
+
+
+async def test_a_connection_answers_one_request_after_the_other(connect: Connect) -> None:
+    stream = await connect()
+    await stream.send_all(get("/api/overview") + get("/api/topics/no") + get("/static/style.css", "Connection: close"))
+    text = await received(stream)
+    assert re.findall(rb"HTTP/1\.1 (\d+)", text) == [b"200", b"404", b"200"]
+    assert text.count(b"content-security-policy: default-src 'none'") == 3
+
+
+async def test_what_is_no_request_is_answered_and_ends_its_connection(connect: Connect) -> None:
+    large = get("/", f"X: {'x' * 4 * http_server.HEADER_BYTES_MAX}")
+    post = f"POST /api/overview HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 99999999\r\n\r\n".encode() + b"x" * 100_000
+    many = get("/api/overview?" + "&".join("a=1" for _ in range(http_server.PARAMETERS_MAX + 1)))
+    for sent, status in ((b"\x16\x03\x01 hello\r\n\r\n", 400), (large, 431), (post, 413), (many, 400)):
+        stream = await connect()
+        await stream.send_all(sent)
+        assert (await head_of(stream)).status_code == status
+
+
+@pytest.mark.security(
+    "Requests, answers and searches of the page are bounded; a client that does not read keeps no other waiting."
+)
+async def test_a_client_that_does_not_read_keeps_no_other_waiting(
+    connect: Connect, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = [await connect() for _ in range(web_api.STREAMS_OF_CLIENT_MAX)]
+    for stream in streams:
+        await stream.send_all(get("/api/download?topic=hostile"))
+        assert (await head_of(stream)).status_code == 200
+    other = await connect()
+    await other.send_all(get("/api/download?topic=orders"))
+    assert (await head_of(other)).status_code == 429
+    other = await connect()
+    await other.send_all(get("/api/overview", "Connection: close"))
+    assert b"HTTP/1.1 200" in await received(other)
+    for stream in streams:
+        await stream.aclose()
+    with trio.fail_after(30):
+        while web.api._streams.total():
+            await trio.lowlevel.checkpoint()
+    other = await connect()
+    await other.send_all(get("/api/download?topic=orders", "Connection: close"))
+    assert (await received(other)).count(b'"offset"') == 300
+
+
+async def test_an_unexpected_error_is_500_and_the_next_request_is_answered(
+    connect: Connect, web: Web, monkeypatch: pytest.MonkeyPatch, expect_log: Callable[[str], None]
+) -> None:
+    expect_log("GET /api/overview failed")
+
+    def broken(directory: object) -> None:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr("offsetfs.web.tree_views.overview", broken)
+    stream = await connect()
+    await stream.send_all(get("/api/overview") + get("/api/topics/orders", "Connection: close"))
+    text = await received(stream)
+    assert re.findall(rb"HTTP/1\.1 (\d+)", text) == [b"500", b"200"] and b"secret" not in text
+
+
+async def test_a_question_that_takes_too_long_is_503(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_api, "QUESTION_S", 0.0)
+    status, said = await web.refused("/api/overview")
+    assert status == 503 and "ask for less" in said

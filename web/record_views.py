@@ -1,0 +1,321 @@
+"""Records as the page shows them, and searches for them with the conditions of `offsetfs find`.
+
+A shown record has no more than `SHOWN_CHARACTERS` of its key, its value and each of its headers; what was cut says so,
+with the whole size. A topic with a mask shows decoded values alone, and its values are not searched.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import json
+import os
+import threading
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from offsetfs.answers.find import FindBounds, Limit, Search
+from offsetfs.answers.find_conditions import FIELDS, Condition, HasHeader, HasKey, HasPattern, HasText
+from offsetfs.answers.find_lines import Lines, LinesOf, record_lines
+from offsetfs.answers.find_partitions import partitions_of_key
+from offsetfs.answers.partitioners import Partitioner
+from offsetfs.common.extras import install_command
+from offsetfs.common.name_patterns import PatternError
+from offsetfs.common.quantities import time_ms
+from offsetfs.fs.naming.grammar import parse_offset
+from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, Batch, LogDirectories, Record, TopicPartition
+from offsetfs.storage.errors import StorageError, sentence
+from offsetfs.web.http_server import HttpError
+from offsetfs.web.tree_views import log_of, partitions_of
+
+if TYPE_CHECKING:
+    from offsetfs.schemas.decoded_lines import DecodedLines
+    from offsetfs.schemas.json_texts import FollowingSchemas
+
+SHOWN_CHARACTERS = 4096
+"""Of a key, value or header in a list."""
+WHOLE_CHARACTERS = 1 << 20
+"""Of the same of one record."""
+RAW_BYTES = 64 << 10
+"""Of a key or value in base64."""
+HEADERS_SHOWN = 100
+RECORDS_MAX = 1000
+"""The records of one page."""
+FOUND_MAX = 10_000
+"""The records that a search shows."""
+
+SCHEMAS_TOPIC = "_schemas"
+
+
+class RecordsOf:
+    """Makes lines of records of one directory, with values decoded by the schemas that are known."""
+
+    def __init__(self, directory: LogDirectories, schema_words: Sequence[str] = (), masks: Sequence[str] = ()) -> None:
+        """ValueError for a wrong schema file or mask, also if the packages for masks are missing."""
+        self.directory = directory
+        self.masked = frozenset(word.partition(":")[0] for word in masks)
+        self._lock = threading.Lock()
+        self._decoded: dict[TopicPartition, DecodedLines] = {}
+        self._schemas = self._schemas_of(schema_words, masks)
+
+    def _schemas_of(self, words: Sequence[str], masks: Sequence[str]) -> FollowingSchemas | None:
+        if not (words or masks or self.directory.partitions_of(SCHEMAS_TOPIC)):
+            return None
+        try:
+            from offsetfs.schemas.json_texts import FollowingSchemas
+            from offsetfs.schemas.masks import parse_masks
+            from offsetfs.schemas.schema_files import read_schema_files
+        except ModuleNotFoundError as error:
+            if words or masks:
+                raise ValueError(f"--schema and --mask need {error.name}: {install_command('arrow')}") from error
+            return None
+        schemas = FollowingSchemas(self.directory, read_schema_files(words), parse_masks(masks))
+        schemas.check_masks()
+        return schemas
+
+    def lines_of(self, name: TopicPartition) -> Lines:
+        """Return what writes records of a partition whole, as `offsetfs find` does; decoded if there are schemas."""
+        if self._schemas is None:
+            return record_lines(name)
+
+        def lines(batch: Batch, rows: array[int], numbers: array[int]) -> list[bytes]:
+            made = self._decoder(name).records([batch])
+            begins = [0, *made.ends]
+            return [made.data[begins[number] : begins[number + 1]] for number in numbers]
+
+        return lines
+
+    def shown_of(self, name: TopicPartition) -> Lines:
+        """Return what writes records of a partition as the page shows them: each a line of JSON."""
+        lines = self.lines_of(name)
+
+        def shown(batch: Batch, rows: array[int], numbers: array[int]) -> list[bytes]:
+            return [json.dumps(shown_record(line)).encode() for line in lines(batch, rows, numbers)]
+
+        return shown
+
+    def line_of(self, name: TopicPartition, offset: int) -> bytes:
+        """Return the line of one record, whole. `HttpError` if there is none; StorageError; OSError."""
+        batch = log_of(self.directory, name).batch_at(offset)
+        record = None if batch is None or batch.header.is_control else batch.record(offset)
+        if batch is None or record is None:
+            raise HttpError(404, f"{name} has no record at offset {offset}: it is a gap, a marker, or beyond the end")
+        if self._schemas is not None:
+            return self._decoder(name).line_of(record)
+        number = next(number for number, each in enumerate(batch.records()) if each.offset == offset)
+        return self.lines_of(name)(batch, batch.rows(), array("q", [number]))[0]
+
+    def record_of(self, name: TopicPartition, offset: int) -> Record:
+        """Return one record as it is stored. `HttpError` if there is none, or the topic has a mask; StorageError."""
+        if name.topic in self.masked:
+            raise HttpError(403, f"{name.topic} has a mask, so its raw values are not shown")
+        batch = log_of(self.directory, name).batch_at(offset)
+        record = None if batch is None or batch.header.is_control else batch.record(offset)
+        if record is None:
+            raise HttpError(404, f"{name} has no record at offset {offset}: it is a gap, a marker, or beyond the end")
+        return record
+
+    def _decoder(self, name: TopicPartition) -> DecodedLines:
+        from offsetfs.schemas.decoded_lines import DecodedLines
+        from offsetfs.schemas.json_texts import FollowingDecoder, MaskedDecoder
+
+        with self._lock:
+            if name not in self._decoded:
+                assert self._schemas is not None
+                made = MaskedDecoder if name.topic in self.masked else FollowingDecoder
+                self._decoded[name] = DecodedLines(name, made(self._schemas, name.topic))
+            return self._decoded[name]
+
+
+# --- shown records ---------------------------------------------------------------------------------------------------
+
+
+def shown_record(line: bytes, characters: int = SHOWN_CHARACTERS) -> dict[str, Any]:
+    """Return a record from its line of JSON; `characters`: those of each of its parts."""
+    record = json.loads(line)
+    headers = record["headers"]
+    return {
+        "topic": record["topic"],
+        "partition": record["partition"],
+        "offset": record["offset"],
+        "timestamp_ms": record["timestamp"] if record["timestamp"] >= 0 else None,
+        "timestamp_type": record["timestamp_type"],
+        "key": _content(record, "key", characters),
+        "value": _content(record, "value", characters),
+        "headers": [
+            {"name": _content(each, "key", characters), "value": _content(each, "value", characters)}
+            for each in headers[:HEADERS_SHOWN]
+        ],
+        "headers_left_out": max(len(headers) - HEADERS_SHOWN, 0),
+        "schema": record.get("value_schema"),
+        "error": record.get("value_error"),
+    }
+
+
+def _content(record: Mapping[str, Any], name: str, characters: int) -> dict[str, Any] | None:
+    """Return a part of a record: its text, its bytes in base64, or as JSON what its schema says; None for null."""
+    encoded = record.get(f"{name}_b64")
+    if encoded is not None:
+        kept = characters // 4 * 4
+        size = len(encoded) // 4 * 3 - encoded[-2:].count("=")
+        return {"form": "base64", "content": encoded[:kept], "bytes": size, "is_cut": len(encoded) > kept}
+    value = record.get(name)
+    if value is None:
+        return None
+    if isinstance(value, str) and not (name == "value" and "value_schema" in record):
+        size = len(value.encode("utf-8", "surrogatepass"))
+        return {"form": "text", "content": value[:characters], "bytes": size, "is_cut": len(value) > characters}
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) > characters:
+        size = len(text.encode("utf-8", "surrogatepass"))
+        return {"form": "text", "content": text[:characters], "bytes": size, "is_cut": True}
+    return {"form": "json", "content": value, "bytes": None, "is_cut": False}
+
+
+def raw_part(data: bytes | None) -> dict[str, Any] | None:
+    """Return the first bytes of a key or value in base64, and the size of all."""
+    if data is None:
+        return None
+    encoded = base64.b64encode(data[:RAW_BYTES]).decode()
+    return {"form": "base64", "content": encoded, "bytes": len(data), "is_cut": len(data) > RAW_BYTES}
+
+
+# --- searches --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTexts:
+    """A search as an address has it: the words of `offsetfs find`."""
+
+    topics: Sequence[str] = ()
+    partition: int | None = None
+    key: str | None = None
+    key_base64: str | None = None
+    partitioner: str = "any"
+    texts: Sequence[str] = ()
+    patterns: Sequence[str] = ()
+    place: str = "value"
+    ignores_case: bool = False
+    headers: Sequence[str] = ()
+    start: str | None = None
+    end: str | None = None
+    is_committed_only: bool = False
+
+
+def search_of(records: RecordsOf, texts: SearchTexts) -> Search:
+    """Return the search that texts mean, which runs once. `HttpError` for wrong ones."""
+    conditions, key = _conditions(texts)
+    partitions = _partitions(records.directory, texts, key)
+    if (texts.texts or texts.patterns) and texts.place in ("value", "any"):
+        for topic in sorted({each.topic for each in partitions} & records.masked):
+            raise HttpError(403, f"{topic} has a mask, so its values are not searched: search its keys or headers")
+    for each in partitions:
+        with contextlib.suppress(StorageError, OSError):  # the search reports it
+            log_of(records.directory, each)
+    return Search(
+        records.directory, partitions, conditions, _bounds(texts, partitions), is_committed_only=texts.is_committed_only
+    )
+
+
+def _conditions(texts: SearchTexts) -> tuple[list[Condition], bytes | None]:
+    key = None if texts.key is None else os.fsencode(texts.key)
+    if texts.key_base64 is not None:
+        try:
+            key = base64.b64decode(texts.key_base64, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise HttpError(400, f"key_base64 is not base64: {error}") from error
+    fields = FIELDS[texts.place]
+    conditions: list[Condition] = [] if key is None else [HasKey(key)]
+    for header in map(os.fsencode, texts.headers):
+        name, equals, value = header.partition(b"=")
+        conditions.append(HasHeader(name, value if equals else None))
+    try:
+        conditions += [
+            HasPattern.of_text(text, fields) if texts.ignores_case else HasText(os.fsencode(text), fields)
+            for text in texts.texts
+        ]
+        conditions += [
+            HasPattern(f"(?i){pattern}" if texts.ignores_case else pattern, fields) for pattern in texts.patterns
+        ]
+    except PatternError as error:
+        raise HttpError(400, f"{'regex' if texts.patterns else 'text'}: {error}") from error
+    return conditions, key
+
+
+def _partitions(directory: LogDirectories, texts: SearchTexts, key: bytes | None) -> list[TopicPartition]:
+    if texts.partition is not None:
+        if len(texts.topics) != 1:
+            raise HttpError(400, "partition belongs to one topic: give topic once")
+        name = TopicPartition(texts.topics[0], texts.partition)
+        log_of(directory, name)
+        return [name]
+    if texts.topics:
+        named = [each for topic in dict.fromkeys(texts.topics) for each in partitions_of(directory, topic)]
+    else:
+        named = [
+            each
+            for each in directory.partitions()
+            if each.topic not in INTERNAL_TOPICS and each.topic != METADATA_TOPIC
+        ]
+    if key is None:
+        return named
+    topics = dict.fromkeys(each.topic for each in named)
+    return [*partitions_of_key(named, topics, key, Partitioner(texts.partitioner), None).partitions]
+
+
+def _bounds(texts: SearchTexts, partitions: Sequence[TopicPartition]) -> FindBounds:
+    numbers: dict[str, int] = {}
+    for parameter, text, name in (("from", texts.start, "start"), ("to", texts.end, "stop")):
+        if text is None:
+            continue
+        offset = parse_offset(text.encode("utf-8", "surrogateescape"))
+        if offset is not None and len(partitions) > 1:
+            raise HttpError(400, f"{parameter}: an offset belongs to one partition: give partition, or a time")
+        time = time_ms(text) if offset is None else None
+        if offset is None and time is None:
+            raise HttpError(400, f"{parameter}: give an offset (42) or a time (2026-11-20T18:40, -1h)")
+        if offset is not None:
+            numbers[name] = offset
+        elif time is not None:
+            numbers[f"{name}_ms"] = time
+    return FindBounds(**numbers)
+
+
+class SearchEnded(Exception):
+    """Nobody wants what a search finds."""
+
+
+def page_of(records: RecordsOf, texts: SearchTexts, limit: int, *, is_newest: bool, check: Callable[[], None]) -> Any:
+    """Return the oldest or newest records that are found, up to `limit` of them.
+
+    `check` is called now and then; it raises `SearchEnded` to end the search.
+    """
+    search = search_of(records, texts)
+    search.on_progress = lambda done, total: check()
+    found = [json.loads(line) for lines in search.lines(records.shown_of, Limit(limit, is_newest)) for line in lines]
+    return {"records": found, **left_out(search)}
+
+
+def left_out(search: Search) -> dict[str, Any]:
+    """Return what a search has not looked at. Other views show its damage from now on."""
+    for error in search.damage:
+        if isinstance(error, StorageError):
+            search.directory.note_damage(error)
+    return {
+        "damaged": search.damaged,
+        "left_out": [*search.notes, *(sentence(error) for error in search.damage)],
+    }
+
+
+def found_lines(search: Search, lines_of: LinesOf) -> Iterator[list[bytes]]:
+    """Yield the lines of a search, at most `FOUND_MAX`; `search.found` has their number."""
+    left = FOUND_MAX
+    for lines in search.lines(lines_of):
+        yield lines[:left]
+        left -= len(lines)
+        if left <= 0:
+            search.found = FOUND_MAX
+            return

@@ -1,0 +1,36 @@
+import { ask, path } from "/static/api.js";
+import { el, facts, shown, table } from "/static/dom.js";
+import { bytes, count, time } from "/static/format.js";
+
+export async function overview({ signal }) {
+  const found = await ask("/api/overview", signal);
+  const own = found.topics.filter((each) => !each.is_internal);
+  const sum = (name) => found.topics.reduce((total, each) => total + each[name], 0);
+  const rows = [...own, ...found.topics.filter((each) => each.is_internal)];
+  const box = table([
+    { heading: "Topic", sort: (row) => row.topic, cell: (row) => el("a", { href: path("topics", row.topic) }, row.topic) },
+    { heading: "Partitions", number: true, sort: (row) => row.partitions, cell: (row) => count(row.partitions) },
+    { heading: "Records, at most", number: true, sort: (row) => row.offsets, cell: (row) => count(row.offsets) },
+    { heading: "Size", number: true, sort: (row) => row.size_bytes, cell: (row) => bytes(row.size_bytes) },
+    { heading: "Segments", number: true, sort: (row) => row.segments, cell: (row) => count(row.segments) },
+    { heading: "Newest record", sort: (row) => row.latest_ms, cell: (row) => time(row.latest_ms) },
+    { heading: "Health", sort: (row) => row.unreadable, cell: (row) => row.unreadable
+      ? el("span", { class: "bad" }, `${count(row.unreadable)} unreadable`) : row.is_internal ? "internal" : "" },
+  ], rows, "Topics");
+  const filter = el("input", { type: "search", autocomplete: "off", oninput: () => {
+    const words = filter.value.toLowerCase();
+    box.show(rows.filter((row) => row.topic.toLowerCase().includes(words)));
+  } });
+  return ["Topics", [
+    el("p", { class: "muted" }, shown(found.directory)),
+    facts([
+      ["topics", count(own.length)],
+      ["partitions", count(sum("partitions"))],
+      ["size", bytes(sum("size_bytes"))],
+      ["segments", count(sum("segments"))],
+    ]),
+    found.left_out.map((each) => el("p", { class: "bad" }, "left out: ", shown(each))),
+    el("form", { onsubmit: (event) => event.preventDefault() }, el("label", {}, "Name contains", filter)),
+    box,
+  ]];
+}
