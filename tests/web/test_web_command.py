@@ -8,13 +8,11 @@ import json
 import os
 import signal
 import ssl
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from fixtures.browser.web_process import web_process
 from fixtures.machine.free_ports import free_port
 from fixtures.machine.waiting import LIMIT_S
 from fixtures.security import certificates
@@ -34,23 +32,11 @@ def logs(tmp_path: Path) -> Path:
     return path
 
 
-@contextlib.contextmanager
-def serving(*words: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run the command; yield its process, and the address that it prints."""
-    command = [sys.executable, "-m", "offsetfs", "web", *map(str, words)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process, process.stdout.readline().split()[-1]
-        finally:
-            process.kill()
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_answers_with_the_token_and_ends_at_a_signal(logs: Path, number: signal.Signals) -> None:
     certificate = certificates.server()
     tls = ["--tls-cert", certificate.chain, "--tls-key", certificate.key] if number is signal.SIGTERM else []
-    with serving(logs, "--listen", f"127.0.0.1:{free_port()}", *tls) as (process, address):
+    with web_process(logs, *tls) as (process, address):
         place = urlsplit(address)
         assert place.hostname == "127.0.0.1" and place.port is not None
         assert place.scheme == ("https" if tls else "http")
@@ -73,7 +59,8 @@ def test_it_answers_with_the_token_and_ends_at_a_signal(logs: Path, number: sign
 def test_other_machines_need_tls(logs: Path) -> None:
     for host in ("0.0.0.0", "[::]", "logs.example.com"):
         assert run(["web", str(logs), "--listen", f"{host}:9380"]) == exit_codes.WRONG_CALL
-    with serving(logs, "--listen", f"0.0.0.0:{free_port()}", "--insecure", "--host", "logs.example.com") as (
+    named = ["--insecure", "--host", "logs.example.com"]
+    with web_process(logs, *named, listen=f"0.0.0.0:{free_port()}") as (
         _,
         address,
     ):
@@ -84,7 +71,7 @@ def test_a_wrong_call_is_one_line_with_the_remedy(
     logs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     taken = free_port()
-    with serving(logs, "--listen", f"127.0.0.1:{taken}"):
+    with web_process(logs, listen=f"127.0.0.1:{taken}"):
         for words, expected in (
             ((logs, "--listen", f"127.0.0.1:{taken}"), "choose another"),
             ((logs, "--listen", "x:y"), "write HOST:PORT"),

@@ -1,0 +1,201 @@
+"""The page of `offsetfs web` in a real Chromium: each view, by mouse and by keyboard; hostile records are inert."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fixtures.browser.chromium import Page, opened_page
+from fixtures.browser.web_logs import write_web_logs
+from fixtures.browser.web_process import web_process
+from fixtures.logs.hostile_records import SCRIPT
+from selenium.webdriver.common.keys import Keys
+
+import offsetfs
+
+pytestmark = pytest.mark.interop
+
+VIEWS = {
+    "/": ("Topics", ["orders", "hostile", "paid", "__consumer_offsets", "internal"]),
+    "/topics/orders": ("orders", ["600", "Records by time", "segment.bytes", "12000"]),
+    "/topics/paid/0": ("paid-0", ["Segments", "Aborted transactions", "last stable offset"]),
+    "/records": ("Search records", ["Regular expression"]),
+    "/records?topic=orders": ("orders", ["50 records, the newest", "customer-"]),
+    "/records?topic=orders&partition=1&from=7": ("orders-1", ["orders-1/7", "Older", "Newer"]),
+    "/records?topic=orders&text=lost": ("orders", ["60 found", "orders-0/0"]),
+    "/groups": ("Consumer groups", ["billing"]),
+    "/groups/billing": ("billing", ["orders-0", "150"]),
+    "/findings": ("Findings", ["a broker starts", "offsetfs verify"]),
+    "/nowhere": ("There is no such page", ["All topics"]),
+}
+"""Addresses, with the heading and texts of their views."""
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("logs")
+    write_web_logs(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with web_process(logs) as (_, address), opened_page(address, tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@pytest.fixture
+def page(browser: Page) -> Iterator[Page]:
+    """The browser. Its console must have nothing to say afterwards."""
+    yield browser
+    assert browser.complaints() == []
+
+
+def test_each_view_has_an_address_of_its_own(page: Page) -> None:
+    for path, (heading, texts) in VIEWS.items():
+        page.open(path)
+        assert page.heading == heading and page.driver.title == f"{heading} – offsetfs"
+        for text in texts:
+            page.until(lambda text=text: text in page.text)  # type: ignore[misc]
+        assert "null" not in page.text.replace("orders-", ""), path
+        unnamed = """return [...document.querySelectorAll("input,select,button,a,meter,[role=region]")].filter((each) =>
+            !(each.labels?.length || each.getAttribute("aria-label") || each.textContent.trim())).length"""
+        assert page.script(unnamed) == 0, path
+        assert len(page.found("h1")) == 1 and len(page.found("main")) == 1
+    assert page.script("return document.cookie") == "" and "token" not in page.driver.current_url
+
+
+def test_links_lead_from_a_topic_to_a_record_and_back(page: Page) -> None:
+    page.open("/")
+    page.link("orders").click()
+    page.wait_for("/topics/orders")
+    page.link("1").click()
+    page.wait_for("/topics/orders/1")
+    assert len(page.found(".chart a[aria-label^='Segment']")) > 1
+    page.script("document.querySelectorAll('.chart a[aria-label^=Segment] .hit')[1].dispatchEvent("
+                "new MouseEvent('click', {bubbles: true, cancelable: true}))")  # fmt: skip
+    page.until(lambda: page.found("table.records button"))
+    place = page.one("table.records button").text
+    assert f"from={place.rpartition('/')[2]}" in page.driver.current_url
+    page.driver.back()
+    page.wait_for("/topics/orders/1")
+    page.driver.back()
+    page.wait_for("/topics/orders")
+    assert page.heading == "orders"
+
+
+def test_a_record_opens_with_json_headers_and_bytes(page: Page) -> None:
+    page.open("/records?topic=orders&partition=0&from=0")
+    button = page.one("table.records button")
+    button.click()
+    page.until(lambda: page.found(".details .tree"))
+    assert button.get_attribute("aria-expanded") == "true"
+    details = page.one(".details")
+    assert '"lost"' in details.text and "customer-0" in details.text
+    next(each for each in page.found(".details button") if each.text == "Bytes").click()
+    page.until(lambda: "7b 22 69 64 22" in details.text)
+    button.click()
+    assert page.found(".details") == []
+
+
+def test_a_search_says_what_it_found_and_form_fields_are_its_address(page: Page) -> None:
+    page.open("/records")
+    page.one("input[name=topic]").send_keys("orders")
+    page.one("input[name=text]").send_keys("LOST")
+    page.one("input[name=ignore_case]").click()
+    page.one("input[name=text]").send_keys(Keys.ENTER)
+    page.until(lambda: page.found(".state") and "60 found" in page.one(".state").text)
+    assert page.driver.current_url.endswith("/records?topic=orders&text=LOST&ignore_case=true")
+    assert len(page.found("table.records button")) == 60
+    page.open("/records?topic=orders&regex=(")
+    page.until(lambda: "regex: missing )" in page.text)
+    page.script("document.getElementById('view').dataset.ready = ''")
+    assert any("400" in each for each in page.complaints())
+
+
+def test_following_shows_records_as_they_come(page: Page, logs: Path) -> None:
+    page.open("/records?topic=paid&partition=0")
+    before = len(page.found("table.records button"))
+    next(each for each in page.found("button") if each.text == "Follow").click()
+    with offsetfs.open(logs, "a") as directory:
+        directory.partition("paid-0").append(b"just now")
+    page.until(lambda: len(page.found("table.records button")) == before + 1)
+    assert "just now" in page.text
+    next(each for each in page.found("button") if each.text == "Stop following").click()
+
+
+def test_the_keyboard_reaches_everything(page: Page) -> None:
+    page.open("/")
+    assert page.focused.text == "Topics"
+    page.focused.send_keys("/")
+    assert page.focused.get_attribute("type") == "search"
+    page.focused.send_keys("ord")
+    page.until(lambda: [each.text for each in page.found("tbody a")] == ["orders"])
+    for _ in range(20):
+        page.focused.send_keys(Keys.TAB)
+        if page.focused.tag_name == "a":
+            break
+    assert page.focused.text == "orders"
+    page.focused.send_keys(Keys.ENTER)
+    page.wait_for("/topics/orders")
+    assert page.focused.text == "orders" and page.focused.tag_name == "h1"
+    page.open("/records?topic=orders")
+    button = page.one("table.records button")
+    page.script("arguments[0].focus()", button)
+    page.focused.send_keys(Keys.ENTER)
+    page.until(lambda: page.found(".details"))
+
+
+@pytest.mark.security(
+    "Markup and scripts in records, keys, headers and names are shown as text, and hidden characters by their numbers."
+)
+def test_hostile_records_are_inert_and_can_be_read(page: Page) -> None:
+    page.open("/records?topic=hostile")
+    for button in page.found("table.records button"):
+        button.click()
+    page.until(lambda: "1.0 MiB" in page.text or "cut; the whole has 9.5 MiB" in page.text)
+    assert SCRIPT in page.text and "<b>name</b>" in page.text
+    assert "⟨U+202E⟩gpj.exe⟨U+202C⟩" in page.text and "⟨U+200B⟩" in page.text
+    assert page.found("#view script") == page.found("#view img") == page.found("#view b") == []
+    assert page.driver.title == "hostile – offsetfs"
+    page.open("/topics/" + "%3Cscript%3Edocument.title%3D1%3C%2Fscript%3E")
+    page.until(lambda: "there is no topic <script>document.title=1</script>" in page.text)
+    assert page.driver.title == "It failed – offsetfs"
+    assert any("404" in each for each in page.complaints())
+
+
+def test_ten_thousand_rows_are_few_elements(page: Page) -> None:
+    page.open("/")
+    made = page.driver.execute_async_script("""
+        const done = arguments[0];
+        import("/static/dom.js").then(({ table }) => {
+          const rows = Array.from({ length: 10000 }, (_, number) => ({ number }));
+          const columns = [{ heading: "n", number: true, sort: (row) => row.number, cell: (row) => row.number }];
+          const box = table(columns, rows, "many");
+          document.getElementById("view").replaceChildren(box);
+          done(box.scrollHeight);
+        });
+    """)  # type: ignore[no-untyped-call]
+    assert made > 300_000
+    assert len(page.found("#view tbody tr")) < 200
+    page.script("document.querySelector('.scroll').scrollTop = 1e9")
+    page.until(lambda: "9999" in page.text)
+    page.one("thead button").click()
+    page.until(lambda: page.one("#view tbody tr td").text == "9999")
+    assert page.one("thead th").get_attribute("aria-sort") == "descending"
+    assert len(page.found("#view tbody tr")) < 200
+
+
+def test_a_phone_scrolls_no_view_sideways(page: Page) -> None:
+    size = page.driver.get_window_size()
+    try:
+        page.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 700, "deviceScaleFactor": 2, "mobile": True}
+        )
+        for path in VIEWS:
+            page.open(path)
+            assert page.script("return document.documentElement.scrollWidth") <= 360, path
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert page.driver.get_window_size() == size
