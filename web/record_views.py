@@ -121,12 +121,14 @@ class RecordsOf:
     def _decoder(self, name: TopicPartition) -> DecodedLines:
         from offsetfs.schemas.decoded_lines import DecodedLines
         from offsetfs.schemas.json_texts import FollowingDecoder, MaskedDecoder
+        from offsetfs.schemas.references import KEY_FIELD
 
         with self._lock:
             if name not in self._decoded:
                 assert self._schemas is not None
                 made = MaskedDecoder if name.topic in self.masked else FollowingDecoder
-                self._decoded[name] = DecodedLines(name, made(self._schemas, name.topic))
+                keys = FollowingDecoder(self._schemas, name.topic, KEY_FIELD)
+                self._decoded[name] = DecodedLines(name, made(self._schemas, name.topic), keys)
             return self._decoded[name]
 
 
@@ -165,7 +167,7 @@ def _content(record: Mapping[str, Any], name: str, characters: int) -> dict[str,
     value = record.get(name)
     if value is None:
         return None
-    if isinstance(value, str) and not (name == "value" and "value_schema" in record):
+    if isinstance(value, str) and f"{name}_schema" not in record:
         size = len(value.encode("utf-8", "surrogatepass"))
         return {"form": "text", "content": value[:characters], "bytes": size, "is_cut": len(value) > characters}
     text = json.dumps(value, ensure_ascii=False)
