@@ -151,6 +151,26 @@ def groups_report(
     return Report("groups", subject, facts=facts, tables=tables, findings=findings, unseen=unseen, notes=[NOTE])
 
 
+def first_offsets(opened: LogDirectories, group: str | None) -> dict[TopicPartition, tuple[int, int | None]]:
+    """Return from where on partitions are read for the lag of all groups, or of one.
+
+    The lowest committed offset, and the time of the oldest commit by which a rate is measured; None: none is.
+    """
+    history = _history(opened, group, [], lambda done, total: None)
+    groups = ConsumerGroups(opened, lambda left_out: None)
+    groups.refresh(bytes_max=1 << 62)
+    offsets: dict[TopicPartition, int] = {}
+    times: dict[TopicPartition, int] = {}
+    for name in groups.names():
+        shown = name.decode(errors="replace")
+        for commit in groups.commits(name) or () if group in (None, shown) else ():
+            partition, recent = commit.partition, history.recent.get((shown, commit.partition), deque())
+            offsets[partition] = min(offsets.get(partition, commit.offset), commit.offset)
+            if len(recent) > 1:
+                times[partition] = min(times.get(partition, recent[0][0]), recent[0][0])
+    return {partition: (offset, times.get(partition)) for partition, offset in offsets.items()}
+
+
 def _history(opened: LogDirectories, group: str | None, unseen: list[str], on_bytes: OnBytes) -> CommitHistory:
     history, done = CommitHistory(), 0
     partitions = opened.partitions_of(OFFSETS_TOPIC)

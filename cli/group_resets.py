@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.cluster_copies import refuse_cluster
 from offsetfs.cli.arguments.clusters import broker_addresses, client_properties
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.named_partitions import resolve_among
@@ -140,6 +141,7 @@ def _place(reset: GroupReset, stack: contextlib.ExitStack) -> Place:
     from offsetfs.answers import group_reset
 
     if reset.other is not None:
+        refuse_cluster(reset.other, "copy the group with offsetfs mirror --groups, and give that directory")
         other = stack.enter_context(opened_source(reset.other))
         if not group_reset.committed_offsets(other, reset.group):
             raise Failure(f"{printable(reset.group)} has no commits in {reset.other}", WRONG_CALL)

@@ -69,6 +69,8 @@ class Question:
     """Only records from this offset of the only named partition on are read."""
     newest: int | None = None
     """Only so many offsets before the end of each partition are read."""
+    begins: Mapping[TopicPartition, Beginning] | None = None
+    """The only partitions that are read beside `others`, and where each begins."""
     may_lack: bool = False
     """Whether the cluster may lack names: another source has them."""
     groups: bool = False
@@ -96,9 +98,12 @@ class Question:
                 raise Failure(
                     f"{name}: {reason}{'' if '?' in reason else ', or this user may not describe it'}", WRONG_CALL
                 )
+        if self.begins is not None:
+            named = {each for each in present if each in self.begins}
         read = Beginning(self.start_ms, self.start, self.newest)
         wanted = {each.topic for each in named}
         begins = {each: read if each in named else Beginning(newest=0) for each in present if each.topic in wanted}
+        begins |= {each: self.begins[each] for each in named} if self.begins is not None else {}
         others = {*self.others} & topics - {*self.names}
         return {**begins, **{each: Beginning() for each in present if each.topic in others}}
 
@@ -112,32 +117,34 @@ class ClusterCopy:
     """The topics that were asked for; the cache may have others, of earlier."""
 
 
+def _kept(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def keep(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
+        context.meta[key] = path
+
+    return keep
+
+
+cache_option = click.option(
+    "--cache",
+    metavar="DIR",
+    type=click.Path(),
+    expose_value=False,
+    callback=_kept(_CACHE),
+    help="With kafka://: the directory for copied topics; default: in the user cache.",
+)
+
+
 def cluster_options(command: Command) -> Command:
     """Add the options for LOGDIR as a cluster to a command."""
-
-    def keep(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
-        def note(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
-            context.meta[key] = path
-
-        return note
-
-    cache = click.option(
-        "--cache",
-        metavar="DIR",
-        type=click.Path(),
-        expose_value=False,
-        callback=keep(_CACHE),
-        help="With kafka://: the directory for copied topics; default: in the user cache.",
-    )
     config = click.option(
         "--config",
         metavar="FILE",
         type=click.Path(),
         expose_value=False,
-        callback=keep(_CONFIG),
+        callback=_kept(_CONFIG),
         help="With kafka://: client.properties, as Java's tools take it.",
     )
-    return config(cache(command))
+    return config(cache_option(command))
 
 
 def is_cluster(text: str) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from offsetfs.cli.arguments.cluster_copies import Question, cache_option, is_cluster
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.group_resets import GroupReset, reset_group
 from offsetfs.cli.terminal.progress import bytes_progress
 from offsetfs.cli.terminal.reports import ReportForm, report_options
 from offsetfs.common.formatting import printable
+from offsetfs.storage.coordinators import OFFSETS_TOPIC
 
 _NAMED_MAX = 10
 
@@ -25,6 +27,7 @@ _NAMED_MAX = 10
 @click.option("--yes", is_flag=True, help="Commit the offsets of the plan.")
 @click.option("--bootstrap-server", "broker", metavar="HOST:PORT", help="Commit the plan of LOGDIR through a broker.")
 @click.option("--config", metavar="FILE", type=click.Path(), help="client.properties, as Java's tools take it.")
+@cache_option
 def command(
     log_directory: str,
     group: str | None,
@@ -43,7 +46,8 @@ def command(
 
     With GROUP its partitions, and the history of its commits as far as compaction has left it in __consumer_offsets. A
     commit beyond the end of its partition, or below its start, is a finding; it says what auto.offset.reset does then.
-    The command works beside a running broker.
+    The command works beside a running broker. Of a cluster, kafka://HOST:PORT/, it copies __consumer_offsets first, and
+    records from the commits on.
 
     --reset-to and --reset-like print where the group would continue, in the named partitions or in those that it has
     committed. Nothing is changed without --yes. A directory that no broker uses gets the commits itself; for that of a
@@ -58,6 +62,7 @@ def command(
     offsetfs groups /var/lib/kafka/data billing --json | jq '.tables.history'
     offsetfs groups ~/logs billing --reset-to -2h
     offsetfs groups ~/logs billing orders-3 --reset-to earliest --yes
+    offsetfs groups kafka://broker1:9092/ billing
     offsetfs groups kafka://broker1:9092/ billing --reset-to -2h --yes
     offsetfs groups /var/lib/kafka/data billing orders --reset-to earliest --bootstrap-server broker1:9092 --yes
     offsetfs groups /copy/data billing --reset-like /var/lib/kafka/data --csv > plan.csv
@@ -74,12 +79,28 @@ def command(
         return reset_group(GroupReset(log_directory, group, names, where, other, as_csv, yes, broker, config), form)
     if names or as_csv or yes or broker is not None:
         raise Failure("TOPIC, --csv, --yes and --bootstrap-server go with --reset-to or --reset-like", WRONG_CALL)
-    with opened_source(log_directory) as opened, bytes_progress("Reading commits") as show:
+    question = _question(log_directory, group, config) if is_cluster(log_directory) else Question()
+    with (
+        opened_source(log_directory, question=question, config=config) as opened,
+        bytes_progress("Reading commits") as show,
+    ):
         try:
             report = groups_report(opened, group, on_bytes=show)
         except UnknownGroup as error:
             raise Failure(_no_group(str(group), error.args[0]), WRONG_CALL) from error
     return form.show(report)
+
+
+def _question(url: str, group: str | None, config: str | None) -> Question:
+    """Return what is read of a cluster: the commits, and records from them on."""
+    from offsetfs.answers.groups import first_offsets
+    from offsetfs.kafka.mirror.survey import Beginning
+
+    commits = Question([OFFSETS_TOPIC], may_lack=True)
+    with opened_source(url, question=commits, config=config) as opened:
+        places = first_offsets(opened, group)
+    begins = {partition: Beginning(time, offset) for partition, (offset, time) in places.items()}
+    return Question(others=[OFFSETS_TOPIC], begins=begins, may_lack=True)
 
 
 def _no_group(group: str, names: list[str]) -> str:

@@ -19,7 +19,7 @@ from offsetfs.storage import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where a copy of a partition begins: at the log start, or at the latest of the places that are given."""
+    """Where a copy of a partition begins: at the earliest of the places that are given; none: at the log start."""
 
     time: int | None = None
     """The first record of this time or later, in milliseconds since 1970."""
@@ -92,9 +92,9 @@ async def _extents(client: ClusterClient, chosen: Mapping[TopicPartition, Beginn
     extents = dict[TopicPartition, Extent]()
     for name, beginning in chosen.items():
         start, end = starts[name], max(ends[name], starts[name])
-        given = [start, timed.get(name, start), beginning.offset or 0]
-        given += [] if beginning.newest is None else [end - beginning.newest]
-        extents[name] = Extent(start, min(max(given), end), end, sizes.get(name))
+        newest = None if beginning.newest is None else end - beginning.newest
+        given = [each for each in (timed.get(name), beginning.offset, newest) if each is not None]
+        extents[name] = Extent(start, min(max(start, min(given, default=start)), end), end, sizes.get(name))
     return extents
 
 
