@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from offsetfs.kafka.mirror.options import MirrorOptions
     from offsetfs.kafka.mirror.process import MirrorSource
     from offsetfs.kafka.mirror.status import MirrorStatus
-    from offsetfs.kafka.mirror.survey import Beginning, Survey
+    from offsetfs.kafka.mirror.survey import Beginning, ClusterSurvey
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -56,7 +56,7 @@ _CONFIG, _CACHE = "offsetfs.cluster.config", "offsetfs.cluster.cache"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ClusterQuestion:
     """What a command reads of a cluster."""
 
     names: Sequence[str] = ()
@@ -183,7 +183,7 @@ def _say(text: str) -> None:
 # --- the copy --------------------------------------------------------------------------------------------------------
 
 
-def copied(url: str, question: Question, config: str | None = None) -> ClusterCopy:
+def copied(url: str, question: ClusterQuestion, config: str | None = None) -> ClusterCopy:
     """Copy what the cache lacks of what a command reads; `Failure`. `config`: client.properties, before --config."""
     import trio
 
@@ -210,7 +210,7 @@ def copied(url: str, question: Question, config: str | None = None) -> ClusterCo
     return ClusterCopy(path, frozenset(survey.topic_ids) | ({OFFSETS_TOPIC} if question.groups else set()))
 
 
-def _cache(survey: Survey, brokers: str) -> tuple[str, bool]:
+def _cache(survey: ClusterSurvey, brokers: str) -> tuple[str, bool]:
     """Return the path of the cache, and whether it is one of parts."""
     given = _option(_CACHE)
     if given is not None:
@@ -222,7 +222,7 @@ def _cache(survey: Survey, brokers: str) -> tuple[str, bool]:
     return f"{whole}-parts", True
 
 
-def _held(path: str, survey: Survey) -> dict[TopicPartition, range]:
+def _held(path: str, survey: ClusterSurvey) -> dict[TopicPartition, range]:
     """Return the offsets that a cache has of the partitions that are asked for. StorageError, OSError."""
     known = MirrorFile.read(path) if os.path.isdir(path) else None
     if known is None or known.cluster_id != survey.cluster_id:
@@ -237,7 +237,7 @@ def _held(path: str, survey: Survey) -> dict[TopicPartition, range]:
     return held
 
 
-def _has_beginnings(held: Mapping[TopicPartition, range], survey: Survey) -> bool:
+def _has_beginnings(held: Mapping[TopicPartition, range], survey: ClusterSurvey) -> bool:
     """Whether a cache has all partitions from the first wanted offset on, or can go on there without a gap."""
     return all(
         name in held and held[name].start <= extent.begin <= held[name].stop for name, extent in survey.extents.items()
@@ -247,7 +247,9 @@ def _has_beginnings(held: Mapping[TopicPartition, range], survey: Survey) -> boo
 class _Copy:
     """A copy into the cache at `path`; `run` it once."""
 
-    def __init__(self, path: str, source: MirrorSource, survey: Survey, has_groups: bool, is_of_parts: bool) -> None:
+    def __init__(
+        self, path: str, source: MirrorSource, survey: ClusterSurvey, has_groups: bool, is_of_parts: bool
+    ) -> None:
         self._path = path
         self._source = source
         self._survey = survey

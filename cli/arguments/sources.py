@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
-from offsetfs.cli.arguments.cluster_copies import Question, check_cluster_options, copied, is_cluster
+from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, check_cluster_options, copied, is_cluster
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.exit_codes import FAILED, Failure
 from offsetfs.storage import LogDirectories, LogDirectory
 from offsetfs.storage.directory import DirectoryAccess
 from offsetfs.storage.errors import StorageError, sentence
 
-_ALL = Question()
+_ALL = ClusterQuestion()
 
 
 @contextlib.contextmanager
 def opened_source(
-    text: str, *, question: Question = _ALL, config: str | None = None, shows_log_end: bool = False
+    text: str, *, question: ClusterQuestion = _ALL, config: str | None = None, shows_log_end: bool = False
 ) -> Iterator[LogDirectories]:
     """Open what LOGDIR means, read-only, as one tree; `Failure` if it cannot be opened. No lock, nothing is written.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from offsetfs.cli.arguments.cluster_copies import Question, cluster_options, is_cluster
+from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cluster_options, is_cluster
 from offsetfs.cli.arguments.named_partitions import no_such
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import FAILED, SYSTEM, WRONG_CALL, Failure
@@ -86,8 +86,8 @@ def command(
     if config_b is not None and not is_cluster(b):
         raise Failure("--config-b goes with a cluster as B", WRONG_CALL)
     has_groups = (not only or GROUPS in only) and topic_in_b is None
-    in_a = Question(names, may_lack=True, groups=has_groups)
-    in_b = Question([_name_in_b(name, topic_in_b) for name in names], may_lack=True, groups=has_groups)
+    in_a = ClusterQuestion(names, may_lack=True, groups=has_groups)
+    in_b = ClusterQuestion([_name_in_b(name, topic_in_b) for name in names], may_lack=True, groups=has_groups)
     with _opened(a, in_a) as first, _opened(b, in_b, config_b) as second:
         present = compared_partitions(first, second)
         if not names and (is_cluster(a) or is_cluster(b)):  # of a cluster they are not copied
@@ -130,7 +130,7 @@ def _check_options(
 
 
 @contextlib.contextmanager
-def _opened(text: str, question: Question, config: str | None = None) -> Iterator[LogDirectories]:
+def _opened(text: str, question: ClusterQuestion, config: str | None = None) -> Iterator[LogDirectories]:
     """Open a source with its log ends. The code for differences is 1, so a source that is missing has another one."""
     with contextlib.ExitStack() as opened:
         try:

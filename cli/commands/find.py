@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.cli.arguments.cluster_copies import Question, cluster_options
+from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cluster_options
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.arguments.where import Schemas, decoded_lines_of, searching_where
@@ -323,12 +323,12 @@ def _chosen(
     return _Chosen(list(dict.fromkeys([*single, *found.partitions])), found.notes, found.is_narrowed)
 
 
-def _question(names: Sequence[str], start: str | None, end: str | None, *, has_schemas: bool) -> Question:
+def _question(names: Sequence[str], start: str | None, end: str | None, *, has_schemas: bool) -> ClusterQuestion:
     """Return what is read of a cluster. `--to` bounds nothing: a record of an earlier time may be behind it."""
     places = {option: _place(option, text) for option, text in (("--from", start), ("--to", end)) if text is not None}
     begin, is_time = places.get("--from", (None, False))
     others = (SCHEMAS_TOPIC,) if has_schemas else ()
-    return Question(names, others, start_ms=begin if is_time else None, start=None if is_time else begin)
+    return ClusterQuestion(names, others, start_ms=begin if is_time else None, start=None if is_time else begin)
 
 
 def _place(option: str, text: str) -> tuple[int, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from offsetfs.cli.arguments.cluster_copies import Question, cache_option, is_cluster
+from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cache_option, is_cluster
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.group_resets import GroupReset, reset_group
@@ -79,7 +79,7 @@ def command(
         return reset_group(GroupReset(log_directory, group, names, where, other, as_csv, yes, broker, config), form)
     if names or as_csv or yes or broker is not None:
         raise Failure("TOPIC, --csv, --yes and --bootstrap-server go with --reset-to or --reset-like", WRONG_CALL)
-    question = _question(log_directory, group, config) if is_cluster(log_directory) else Question()
+    question = _question(log_directory, group, config) if is_cluster(log_directory) else ClusterQuestion()
     with (
         opened_source(log_directory, question=question, config=config) as opened,
         bytes_progress("Reading commits") as show,
@@ -91,16 +91,16 @@ def command(
     return form.show(report)
 
 
-def _question(url: str, group: str | None, config: str | None) -> Question:
+def _question(url: str, group: str | None, config: str | None) -> ClusterQuestion:
     """Return what is read of a cluster: the commits, and records from them on."""
     from offsetfs.answers.groups import first_offsets
     from offsetfs.kafka.mirror.survey import Beginning
 
-    commits = Question([OFFSETS_TOPIC], may_lack=True)
+    commits = ClusterQuestion([OFFSETS_TOPIC], may_lack=True)
     with opened_source(url, question=commits, config=config) as opened:
         places = first_offsets(opened, group)
     begins = {partition: Beginning(time, offset) for partition, (offset, time) in places.items()}
-    return Question(others=[OFFSETS_TOPIC], begins=begins, may_lack=True)
+    return ClusterQuestion(others=[OFFSETS_TOPIC], begins=begins, may_lack=True)
 
 
 def _no_group(group: str, names: list[str]) -> str:

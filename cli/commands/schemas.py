@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetfs.cli.arguments.cluster_copies import Question, cluster_options
+from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cluster_options
 from offsetfs.cli.arguments.schema_registry import registry_of
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
@@ -119,9 +119,9 @@ def command(
         raise Failure(f"--schema: {printable(sentence(error))}", WRONG_CALL) from error
     registry = registry_of(registry_word)
     if name is not None or usage == _NONE:
-        question = Question([topic], may_lack=True)
+        question = ClusterQuestion([topic], may_lack=True)
     else:
-        question = Question(others=[topic], newest=SAMPLE_RECORDS if usage == _SAMPLE else None)
+        question = ClusterQuestion(others=[topic], newest=SAMPLE_RECORDS if usage == _SAMPLE else None)
     with opened_source(log_directory, question=question) as directory:
         try:
             found = read_schemas_topic(directory, topic)

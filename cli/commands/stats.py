@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from offsetfs.cli.arguments.cluster_copies import Question, cluster_options
+from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cluster_options
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import FAILED, SYSTEM, Failure
@@ -53,7 +53,7 @@ def command(
     from offsetfs.cli.terminal.progress import bytes_progress
 
     form = ReportForm(as_json, html, shows_all)
-    with opened_source(log_directory, question=Question(names)) as directory:
+    with opened_source(log_directory, question=ClusterQuestion(names)) as directory:
         present = directory.partitions()
         partitions = resolve_among(log_directory, present, names) if names else list(present)
         with bytes_progress("Counting") as on_bytes:

@@ -25,7 +25,7 @@ from offsetfs.kafka.mirror.mirror import Mirror
 from offsetfs.kafka.mirror.options import MirrorError, MirrorOptions
 from offsetfs.kafka.mirror.state import OnEvent
 from offsetfs.kafka.mirror.status import MirrorStatus, status_of
-from offsetfs.kafka.mirror.survey import Choose, Survey, survey
+from offsetfs.kafka.mirror.survey import Choose, ClusterSurvey, survey
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import StorageError, sentence
 
@@ -68,12 +68,12 @@ async def cluster_id(source: MirrorSource) -> str:
         return (await client.metadata([])).cluster_id or ""
 
 
-async def surveyed(source: MirrorSource, choose: Choose) -> Survey | None:
+async def surveyed(source: MirrorSource, choose: Choose) -> ClusterSurvey | None:
     """Return what the cluster has of the partitions that are chosen; None after SIGTERM or SIGINT.
 
     ClientError, and what `choose` raises.
     """
-    found: Survey | None = None
+    found: ClusterSurvey | None = None
 
     async def ask() -> None:
         nonlocal found

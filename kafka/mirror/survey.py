@@ -53,7 +53,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class ClusterSurvey:
     """The partitions that are wanted."""
 
     cluster_id: str
@@ -65,13 +65,13 @@ class Survey:
     """Whether all partitions are wanted from their log starts on."""
 
 
-async def survey(client: ClusterClient, choose: Choose) -> Survey:
+async def survey(client: ClusterClient, choose: Choose) -> ClusterSurvey:
     """Ask a cluster; ClientError, and what `choose` raises. A leader that is being elected is waited for."""
     metadata = await client.metadata()
     chosen = choose(metadata)
     extents = await repeated(lambda: _extents(client, chosen), client.properties)
     infos = [metadata.topics[topic] for topic in {partition.topic for partition in chosen}]
-    return Survey(
+    return ClusterSurvey(
         metadata.cluster_id or "",
         extents,
         {topic.name: id_text(topic.id) if topic.has_id else "" for topic in infos},
