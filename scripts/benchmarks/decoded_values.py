@@ -1,6 +1,7 @@
 """Values with a schema into columns: our decoders beside loops in Python, and a query beside the loop one would write.
 
 The values are as Confluent's serializer writes them, an id in front, and in memory; those of the query are in a log.
+Debian's kcat is built without Avro, and Confluent's jars are not in Maven Central: Avro's own reader is their floor.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ import contextlib
 import io
 import json
 import os
+import struct
+import subprocess
 import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet
+import pyspark
 from bench import Bench
 from confluent_kafka.schema_registry import Schema
 from confluent_kafka.schema_registry._sync.mock_schema_registry_client import MockSchemaRegistryClient
@@ -38,6 +43,18 @@ from offsetfs.schemas.protobuf_arrow import ProtobufDecoder
 from offsetfs.schemas.protobuf_schema import parsed as parsed_proto
 from offsetfs.storage import LogDirectory
 from offsetfs.tables.sql.session import SqlSession
+
+_AVRO_LOOP = Path(__file__).parent / "AvroLoop.java"
+_AVRO_JARS = (
+    "avro-1",
+    "jackson-core-2",
+    "jackson-databind-2",
+    "jackson-annotations-2",
+    "slf4j-api",
+    "commons-compress",
+)
+"""Of Spark's own."""
+_WARM_UPS = 5
 
 _STATES = ("NEW", "PAID", "SENT", "LOST")
 
@@ -180,9 +197,40 @@ def _spark(schema: dict[str, Any]) -> Opened:
     def opened(bench: Bench) -> Iterator[Measure]:
         spark, path = spark_session(bench, "local[1]"), os.fspath(bench.new("avro-values"))
         column = pa.array([value[5:] for value in _values(bench, schema)], pa.binary())
-        pyarrow.parquet.write_table(pa.table({"value": column}), path)
+        pyarrow.parquet.write_table(pa.table({"value": column}), path, compression="none")
         spark.result("decode_avro", values=path, schema=json.dumps(schema))
         yield lambda number: spark.seconds("decode_avro", values=path, schema=json.dumps(schema))
+
+    return opened
+
+
+def _java(schema: dict[str, Any]) -> Opened:
+    """Avro's GenericDatumReader in a JVM, which has compiled the loop."""
+
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        values, described, held = _values(bench, schema), bench.new("avro-schema"), bench.new("avro-java")
+        described.write_text(json.dumps(schema))
+        sized = (part for value in values for part in (struct.pack(">i", len(value)), value))
+        held.write_bytes(b"".join((struct.pack(">i", len(values)), *sized)))
+        jars = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
+        path = ":".join(str(jar) for jar in jars if jar.name.startswith(_AVRO_JARS))
+        command: list[str | Path] = ["java", "-Xmx2g", "-XX:+UseSerialGC", "-cp", path, _AVRO_LOOP, described, held]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+            assert process.stdin and process.stdout
+            orders, answers = process.stdin, process.stdout
+
+            def measure(number: int) -> float:
+                orders.write("\n")
+                orders.flush()
+                taken, count = answers.readline().split()
+                assert int(count) == bench.count
+                return float(taken)
+
+            for number in range(_WARM_UPS):
+                measure(number)
+            yield measure
 
     return opened
 
@@ -221,6 +269,13 @@ def _query(bench: Bench, ask: Callable[[SqlSession], list[Any]]) -> Iterator[Mea
             return time.perf_counter() - start
 
         yield measure
+
+
+@contextlib.contextmanager
+def _spark_sql(bench: Bench) -> Iterator[Measure]:
+    spark, path, schema = spark_session(bench, "local[*]"), _log(bench), json.dumps(FLAT)
+    assert sum(row[1] for row in spark.result("avro_sums", path=path, schema=schema)) == bench.count
+    yield lambda number: spark.seconds("avro_sums", path=path, schema=schema)
 
 
 @contextlib.contextmanager
@@ -424,6 +479,7 @@ def _row(name: str, what: str, schema: dict[str, Any]) -> Row:
             Peer(Contender("fastavro", _loop(schema)), times_as_fast(5)),
             Peer(Contender("confluent-kafka's AvroDeserializer", _deserializer(schema)), times_as_fast(10)),
             Peer(Contender("Spark's `from_avro` on one core", _spark(schema)), times_as_fast(2)),
+            Peer(Contender("Avro's GenericDatumReader in Java", _java(schema)), times_as_fast(2)),
         ),
     )
 
@@ -451,6 +507,9 @@ ROWS = (
         count=500_000,
         count_quick=2_000,
         ours=Contender("`offsetfs sql`", _sql),
-        peers=(Peer(Contender("the library and fastavro in a loop", _reader), times_as_fast(10)),),
+        peers=(
+            Peer(Contender("the library and fastavro in a loop", _reader), times_as_fast(10)),
+            Peer(Contender("Spark SQL, by our data source and `from_avro`", _spark_sql), times_as_fast(1)),
+        ),
     ),
 )

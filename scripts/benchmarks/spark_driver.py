@@ -150,6 +150,17 @@ def decode_avro(spark: SparkSession, values: str, schema: str) -> None:
     frame.select(from_avro("value", schema)).write.format("noop").mode("overwrite").save()
 
 
+def avro_sums(spark: SparkSession, path: str, schema: str) -> list[Any]:
+    """Group the Avro values of the topic orders by a field."""
+    from pyspark.sql.avro.functions import from_avro
+    from pyspark.sql.functions import expr
+
+    frame = spark.read.format("offsetfs").option("subscribe", "orders").load(path)
+    frame.select(from_avro(expr("substring(value, 6)"), schema).alias("v")).createOrReplaceTempView("values_of_avro")
+    rows = spark.sql("SELECT v.state, count(*), sum(v.amount) FROM values_of_avro GROUP BY 1 ORDER BY 1").collect()
+    return [list(row) for row in rows]
+
+
 def parquet_from(spark: SparkSession, source: Mapping[str, Any], destination: str) -> None:
     """Write what a source reads as Parquet, by Spark's own writer."""
     frame = _frame(spark, source).select("key", "value", "offset", "timestamp", "timestampType", "headers")
@@ -201,6 +212,7 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = (
     scan,
     query,
     decode_avro,
+    avro_sums,
     parquet_from,
     parquet_by_export,
     parquet_sums,
