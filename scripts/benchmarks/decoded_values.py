@@ -479,7 +479,7 @@ def _row(name: str, what: str, schema: dict[str, Any]) -> Row:
             Peer(Contender("fastavro", _loop(schema)), times_as_fast(5)),
             Peer(Contender("confluent-kafka's AvroDeserializer", _deserializer(schema)), times_as_fast(10)),
             Peer(Contender("Spark's `from_avro` on one core", _spark(schema)), times_as_fast(2)),
-            Peer(Contender("Avro's GenericDatumReader in Java", _java(schema)), times_as_fast(2)),
+            Peer(Contender("Avro's GenericDatumReader in Java", _java(schema)), times_as_fast(1)),
         ),
     )
 

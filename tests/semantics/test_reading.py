@@ -253,6 +253,39 @@ VIEWS = [
     ),
 ]
 
+SCHEMAS = (
+    'mkdir _schemas-0 people-0; for f in key value; do jq -nc --arg s people-$f \'{key: ({keytype: "SCHEMA", '
+    "subject: $s, version: 1, magic: 1} | tojson), value: ({subject: $s, version: 1, id: 1, schema: "
+    '"\\"string\\"", deleted: false} | tojson)}\' > _schemas-0/append.ndjson; done; '
+    'echo \'{"key_b64":"AAAAAAEEaGk=","value_b64":"AAAAAAEEaGk="}\' > people-0/append.ndjson; '
+)
+"""Makes a topic whose only record has the key and the value "hi", by a schema."""
+
+DECODED = [
+    Said(
+        "`decoded/` of a partition or topic has the names of records: an offset, `first`, `latest`, `by-time/T`, "
+        "`range/`, `last/`, `values`, `records.ndjson`, `follow`.",
+        SCHEMAS + "cd people-0/decoded; cat 0 first latest by-time/-1h range/0.. last/1 values | uniq -c; "
+        "cd ../../topics/people/decoded; cat first latest by-time/-1h range/-1h.. last/1 values | uniq -c; "
+        "cat records.ndjson | jq -c '[.key,.value]'; head -n 1 follow@-1; "
+        "cd ../../..; rmdir people-0 _schemas-0",
+        '      7 "hi"\n      6 "hi"\n["hi","hi"]\n"hi"\n',
+    ),
+    Said(
+        "Lines of records have `key_schema` and `value_schema`; what is not decoded has its bytes, and `key_error` or "
+        "`value_error`.",
+        SCHEMAS + 'echo \'{"key":"k","value":"v"}\' > people-0/append.ndjson; '
+        "jq -c '[.key,.value,.key_schema.id,.value_schema.version,.key_error,.value_error]' "
+        "people-0/decoded/records.ndjson; rmdir people-0 _schemas-0",
+        '["hi","hi",1,1,null,null]\n["k","v",null,null,"the record names no schema","the record names no schema"]\n',
+    ),
+    Said(
+        "The files beside `decoded/` stay exact, byte for byte.",
+        SCHEMAS + "cat people-0/decoded/values; base64 people-0/0; base64 people-0/0.key; rmdir people-0 _schemas-0",
+        '"hi"\nAAAAAAEEaGk=\nAAAAAAEEaGk=\n',
+    ),
+]
+
 WHOLE = [
     Said(
         "Every listed file is finite, has its exact size, never blocks, and changes nothing when it is read.",
@@ -296,6 +329,6 @@ WHOLE = [
 ]
 
 
-@pytest.mark.parametrize("said", RECORDS + TIMES + VIEWS + WHOLE, ids=str)
+@pytest.mark.parametrize("said", RECORDS + TIMES + VIEWS + DECODED + WHOLE, ids=str)
 def test_the_step_behaves_as_its_sentence_states(tree: Path, tmp_path: Path, said: Said) -> None:
     run(tree, tmp_path, said, "")
