@@ -433,7 +433,11 @@ async def _until_left(running: Running) -> None:
 @pytest.mark.expect_log("read again, because it has changed")
 @pytest.mark.expect_log("the certificate in use is kept: .* has no certificate")
 async def test_changed_files_are_used_for_new_connections(
-    directory: LogDirectory, nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    directory: LogDirectory,
+    nursery: trio.Nursery,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(tls_context, "RELOAD_S", 0.01)
     chain, key, first = tmp_path / "server.crt", tmp_path / "server.key", certificates.server()
@@ -449,7 +453,9 @@ async def test_changed_files_are_used_for_new_connections(
         assert listener is not None
         context = listener.current
         chain.write_text("damaged")
-        await trio.sleep(0.05)
+        with trio.fail_after(30):
+            while "the certificate in use is kept" not in caplog.text:
+                await trio.sleep(0.005)
         assert listener.current is context
         second = certificates.authority().issue("/CN=second")
         shutil.copy(second.key, key)
