@@ -56,15 +56,21 @@ from offsetfs.web.routes import (
     nullable,
     openapi,
 )
+from offsetfs.web.schema_views import schema_view, schemas_view
+from offsetfs.web.sql_view import ROWS_MAX, sql_view
 
 QUESTIONS_MAX = 6
 """The questions that run at a time; others wait."""
 QUESTION_S = 60.0
 """The time limit of a question, with its wait."""
+STATEMENTS_MAX = 2
+"""The statements of SQL that run at a time; each uses all processors."""
 STREAMS_MAX = 8
 """The streams of all clients."""
 STREAMS_OF_CLIENT_MAX = 4
 """The streams of one address."""
+INTERRUPT_S = 5.0
+"""How long a statement that nobody waits for is interrupted."""
 _STREAM_BUFFER = 4
 """Parts of a stream that wait for a slow client; then its search waits."""
 
@@ -101,6 +107,7 @@ class WebApi:
         self._directory = records.directory
         self._files = dict(_static_files())
         self._questions = trio.CapacityLimiter(QUESTIONS_MAX)
+        self._statements = trio.CapacityLimiter(STATEMENTS_MAX)
         self._stream_threads = trio.CapacityLimiter(STREAMS_MAX)
         self._streams: Counter[str] = Counter()
         self.routes = self._all_routes()
@@ -144,10 +151,11 @@ class WebApi:
     async def _json(self, work: Callable[[], Any]) -> HttpAnswer:
         return HttpAnswer(await self._thread(lambda: json.dumps(work()).encode()))
 
-    async def _thread(self, work: Callable[[], Result]) -> Result:
+    async def _thread(self, work: Callable[[], Result], limiter: trio.CapacityLimiter | None = None) -> Result:
         """Return what `work` returns in a thread, with its errors as `HttpError`."""
         with trio.move_on_after(QUESTION_S):
-            return await in_thread(partial(_asked_of_logs, work), limiter=self._questions, abandon_on_cancel=True)
+            limiter = limiter or self._questions
+            return await in_thread(partial(_asked_of_logs, work), limiter=limiter, abandon_on_cancel=True)
         raise HttpError(503, f"no answer within {QUESTION_S:.0f} seconds: ask for less, or use the command of offsetfs")
 
     # --- streams -----------------------------------------------------------------------------------------------------
@@ -218,6 +226,33 @@ class WebApi:
             )
         finally:
             stop.set()
+
+    async def _sql(self, request: HttpRequest) -> HttpAnswer:
+        statement = _statement(request)
+        interrupts: list[Callable[[], None]] = []
+        stop, done = threading.Event(), threading.Event()
+
+        def started(interrupt: Callable[[], None]) -> None:
+            if stop.is_set():
+                raise SearchEnded
+            interrupts.append(interrupt)
+
+        def work() -> bytes:
+            try:
+                records = self._records
+                found = sql_view(self._directory, records.files, records.masks, statement, started)
+                return json.dumps(found).encode()
+            finally:
+                done.set()
+
+        try:
+            return HttpAnswer(await self._thread(work, self._statements))
+        finally:
+            stop.set()
+            with trio.move_on_after(INTERRUPT_S, shield=True):
+                while interrupts and not done.is_set():
+                    interrupts[0]()
+                    await trio.sleep(0.05)
 
     async def _value(self, request: HttpRequest, *, topic: str, partition: int, offset: int) -> HttpAnswer:
         name = TopicPartition(topic, partition)
@@ -358,6 +393,25 @@ class WebApi:
                 REPORT,
                 [Parameter("group", "The name of a group.")],
             ),
+            Route("/api/schemas", "The schemas in the topic _schemas.", lambda: schemas_view(directory), SCHEMAS),
+            Route(
+                "/api/schema",
+                "The text of one schema.",
+                lambda subject, version: schema_view(directory, subject, version),
+                members(subject=TEXT, version=COUNT, id=COUNT, type=TEXT, text=TEXT, is_cut=BOOLEAN),
+                [
+                    Parameter("subject", "A subject.", is_required=True),
+                    Parameter("version", "The number of a version.", PARTITION.schema, is_required=True),
+                ],
+            ),
+            Route(
+                "/api/sql",
+                f"The first {ROWS_MAX:,} rows of a statement of SQL, over the tables of offsetfs sql.",
+                self._sql,
+                members(columns=listed(TEXT), rows=listed(listed(ANY)), is_cut=BOOLEAN, left_out=listed(TEXT)),
+                method="POST",
+                body=members(statement=TEXT),
+            ),
             Route("/api/findings", "What offsetfs doctor finds.", self._findings, REPORT),
         ]
 
@@ -378,6 +432,19 @@ def _texts(values: Mapping[str, Any]) -> SearchTexts:
         end=values["to"],
         is_committed_only=values["committed"],
     )
+
+
+def _statement(request: HttpRequest) -> str:
+    """Return the statement in the body of a request; `HttpError`."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise HttpError(415, "send the statement as application/json")
+    try:
+        statement = json.loads(request.body)["statement"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        statement = None
+    if not isinstance(statement, str):
+        raise HttpError(400, 'the body of the request is not {"statement": "SELECT …"}')
+    return statement
 
 
 def _static_files() -> Iterator[tuple[str, bytes]]:
@@ -484,6 +551,11 @@ RECORD = members(
     headers_left_out=COUNT,
     schema=ANY,
     error=nullable(TEXT),
+)
+SCHEMAS = members(
+    versions=listed(members(subject=TEXT, version=COUNT, id=INTEGER, type=TEXT, state=TEXT, references=listed(TEXT))),
+    versions_left_out=COUNT,
+    left_out=listed(TEXT),
 )
 OVERVIEW = members(
     directory=TEXT,

@@ -34,6 +34,8 @@ from offsetfs.web.tree_views import log_of, partitions_of
 if TYPE_CHECKING:
     from offsetfs.schemas.decoded_lines import DecodedLines
     from offsetfs.schemas.json_texts import FollowingSchemas
+    from offsetfs.schemas.masks import Masks
+    from offsetfs.schemas.schema_files import FileSchema
 
 SHOWN_CHARACTERS = 4096
 """Of a key, value or header in a list."""
@@ -59,6 +61,9 @@ class RecordsOf:
         self.masked = frozenset(word.partition(":")[0] for word in masks)
         self._lock = threading.Lock()
         self._decoded: dict[TopicPartition, DecodedLines] = {}
+        self.files: dict[str, FileSchema] = {}
+        """Schemas of files."""
+        self.masks: Masks | None = None
         self._schemas = self._schemas_of(schema_words, masks)
 
     def _schemas_of(self, words: Sequence[str], masks: Sequence[str]) -> FollowingSchemas | None:
@@ -72,7 +77,8 @@ class RecordsOf:
             if words or masks:
                 raise ValueError(f"--schema and --mask need {error.name}: {install_command('arrow')}") from error
             return None
-        schemas = FollowingSchemas(self.directory, read_schema_files(words), parse_masks(masks))
+        self.files, self.masks = dict(read_schema_files(words)), parse_masks(masks)
+        schemas = FollowingSchemas(self.directory, self.files, self.masks)
         schemas.check_masks()
         return schemas
 

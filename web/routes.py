@@ -48,6 +48,7 @@ class Parameter:
     schema: Schema = field(default_factory=lambda: TEXT)
     is_list: bool = False
     default: Any = None
+    is_required: bool = False
 
     def value(self, given: Sequence[str]) -> Any:
         """Return the value of what an address has. `HttpError`."""
@@ -55,6 +56,8 @@ class Parameter:
             return [self._one(each) for each in given]
         if len(given) > 1:
             raise HttpError(400, f"{self.name} is given {len(given)} times: give it once")
+        if self.is_required and not given:
+            raise HttpError(400, f"{self.name} is missing")
         return self._one(given[0]) if given else self.default
 
     def _one(self, text: str) -> Any:
@@ -78,7 +81,7 @@ class Parameter:
         if self.default is not None:
             schema["default"] = self.default
         described = {"name": self.name, "in": place, "description": self.text, "schema": schema}
-        return {**described, "required": True} if place == "path" else described
+        return {**described, "required": True} if place == "path" or self.is_required else described
 
 
 @dataclass(frozen=True, slots=True)

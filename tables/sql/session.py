@@ -17,6 +17,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -177,6 +178,11 @@ class SqlSession:
         self._interruptible.close()
         self._connection.close()
         shutil.rmtree(self._spill, ignore_errors=True)
+
+    def interrupt(self) -> None:
+        """End the statement that runs in another thread. DuckDB forgets it between two steps: repeat it."""
+        with suppress(duckdb.Error):  # it is closed
+            self._connection.interrupt()
 
     def show_progress(self, on_progress: Callable[[int, int], None] | None) -> None:
         """Call `on_progress` with the bytes read and to be read of the statements that follow, from any thread."""

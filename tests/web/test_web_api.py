@@ -18,6 +18,7 @@ import trio
 from fixtures.logs.decoded_orders import write_orders
 from fixtures.logs.hostile_records import BIDI, HOSTILE, LARGE, SCRIPT, write_hostile
 from fixtures.logs.planted_logs import data, marker
+from fixtures.machine.waiting import PAUSE_S
 
 import offsetfs
 from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition
@@ -290,7 +291,8 @@ async def test_the_description_names_every_question(web: Web) -> None:
     described = await web.ask("/api/openapi.json")
     assert {*described["paths"]} == {route.path for route in web.api.routes}
     for path, methods in described["paths"].items():
-        named = {each["name"] for each in methods["get"]["parameters"] if each["in"] == "path"}
+        (method,) = methods.values()
+        named = {each["name"] for each in method["parameters"] if each["in"] == "path"}
         assert named == {*re.findall(r"{(\w+)}", path)}, path
 
 
@@ -393,6 +395,7 @@ async def test_no_question_changes_the_directory(web: Web, logs: Path) -> None:
         return {str(each): (each.stat().st_size, each.stat().st_mtime_ns) for each in logs.rglob("*")}
 
     before = state()
+    await posted(web, "CREATE TABLE x AS SELECT * FROM orders")
     for route in web.api.routes:
         target = route.path.format(topic="orders", partition=0, offset=0, group="g")
         answer = await web.answer(target)
@@ -528,7 +531,7 @@ async def test_a_client_that_does_not_read_keeps_no_other_waiting(
         await stream.aclose()
     with trio.fail_after(30):
         while web.api._streams.total():
-            await trio.lowlevel.checkpoint()
+            await trio.sleep(PAUSE_S)
     other = await connect()
     await other.send_all(get("/api/download?topic=orders", "Connection: close"))
     assert (await received(other)).count(b'"offset"') == 300
@@ -553,3 +556,75 @@ async def test_a_question_that_takes_too_long_is_503(web: Web, monkeypatch: pyte
     monkeypatch.setattr(web_api, "QUESTION_S", 0.0)
     status, said = await web.refused("/api/overview")
     assert status == 503 and "ask for less" in said
+
+
+# --- SQL and schemas -------------------------------------------------------------------------------------------------
+
+
+async def posted(web: Web, statement: object, content_type: str = "application/json") -> tuple[int, Any]:
+    body = json.dumps({"statement": statement}).encode()
+    request = HttpRequest("POST", "/api/sql", {}, {**OWN, "content-type": content_type}, body)
+    try:
+        answer = await web.api.handle(request)
+    except HttpError as error:
+        answer = error.answer()
+    assert isinstance(answer.body, bytes)
+    found = json.loads(answer.body)
+    route = next(each for each in web.api.routes if each.path == "/api/sql")
+    jsonschema.validate(found, route.answer if answer.status == 200 else ERROR)
+    return answer.status, found
+
+
+async def test_a_statement_has_rows_that_json_can_hold(web: Web) -> None:
+    status, found = await posted(web, 'SELECT "partition", count(*) AS records FROM orders GROUP BY 1 ORDER BY 1;')
+    assert (status, found["columns"], found["rows"]) == (200, ["partition", "records"], [[0, 100], [1, 100], [2, 100]])
+    values = "SELECT 9007199254740993, 'nan'::DOUBLE, '\\x00\\xFF'::BLOB, NULL, true, repeat('x', 5000), [1, 2], 1.5"
+    _, found = await posted(web, values)
+    assert found["rows"] == [
+        ["9007199254740993", "nan", "\\x00\\xff".replace("\\x00", "\0"), None, True, "x" * 1000 + "…", "[1, 2]", "1.5"]
+    ]
+    _, found = await posted(web, "SELECT * FROM range(5000)")
+    assert found["is_cut"] and len(found["rows"]) == 1000
+
+
+async def test_a_wrong_statement_is_one_line_and_no_file_is_reached(web: Web, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a\n1\n")
+    for statement, status in (
+        ("SELEC 1", 400), ("SELECT * FROM nothing", 400), ("SELECT 1; SELECT 2", 400), ("", 400), (7, 400),
+        (f"SELECT * FROM '{secret}'", 400), (f"SELECT * FROM read_text('{secret}')", 400),
+        (f"COPY orders TO '{tmp_path}/out.csv'", 400), (f"ATTACH '{tmp_path}/x.db'", 400), ("INSTALL httpfs", 400),
+        ("SELECT $x", 400), ("SET enable_external_access = true", 400),
+    ):  # fmt: skip
+        found = await posted(web, statement)
+        assert found[0] == status and "\n" not in found[1]["error"], statement
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["logs", "secret.csv"]
+    assert (await posted(web, "SELECT 1", "text/plain"))[0] == 415
+
+
+async def test_a_statement_that_takes_too_long_is_interrupted(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_api, "QUESTION_S", 1.0)
+    status, _ = await posted(web, "SELECT count(*) FROM range(10000000000) a, range(1000) b")
+    assert status == 503
+    with trio.fail_after(60):
+        while web.api._statements.borrowed_tokens:
+            await trio.sleep(PAUSE_S)
+
+
+async def test_schemas_are_listed_with_their_texts(tmp_path: Path, web: Web) -> None:
+    assert (await web.ask("/api/schemas"))["versions"] == []
+    path = tmp_path / "schemas"
+    path.mkdir()
+    write_orders(path)
+    other = Web(path, masks=["orders:photo"])
+    with closing(other.directory):
+        versions = (await other.ask("/api/schemas"))["versions"]
+        assert [(each["subject"], each["version"], each["id"]) for each in versions] == [
+            ("orders-value", 1, 1),
+            ("orders-value", 2, 2),
+        ]
+        assert json.loads((await other.ask("/api/schema?subject=orders-value&version=1"))["text"])["name"] == "Order"
+        assert (await other.refused("/api/schema?subject=x&version=1"))[0] == 404
+        assert await other.refused("/api/schema?subject=x") == (400, "version is missing")
+        _, found = await posted(other, "SELECT * FROM decoded.orders")
+        assert "text" not in str(found["rows"]) and "plain" not in str(found["rows"])

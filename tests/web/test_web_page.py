@@ -27,6 +27,8 @@ VIEWS = {
     "/groups": ("Consumer groups", ["billing"]),
     "/groups/billing": ("billing", ["orders-0", "150"]),
     "/findings": ("Findings", ["a broker starts", "offsetfs verify"]),
+    "/schemas": ("Schemas", ["There is no topic _schemas"]),
+    "/sql?statement=SELECT+topic%2C+count%28*%29+FROM+all_topics+GROUP+BY+1+ORDER+BY+1": ("SQL", ["orders", "600"]),
     "/nowhere": ("There is no such page", ["All topics"]),
 }
 """Addresses, with the heading and texts of their views."""

@@ -17,10 +17,11 @@ export function query(values) {
   return text ? `?${text}` : "";
 }
 
-async function asked(address, signal) {
+async function asked(address, signal, body) {
   let response;
+  const sent = body === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
   try {
-    response = await fetch(address, { signal, credentials: "same-origin" });
+    response = await fetch(address, { signal, credentials: "same-origin", ...sent });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused("the server does not answer: is offsetfs web still running?");
@@ -30,8 +31,9 @@ async function asked(address, signal) {
   throw new Refused(said?.error ?? `the server answers ${response.status}`);
 }
 
-export async function ask(address, signal) {
-  return (await asked(address, signal)).json();
+// With a body the question is sent by POST.
+export async function ask(address, signal, body) {
+  return (await asked(address, signal, body)).json();
 }
 
 // Calls on[EVENT](DATA) for each event of a stream; returns at its end.

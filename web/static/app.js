@@ -5,6 +5,8 @@ import { overview } from "/static/overview.js";
 import { partition } from "/static/partition.js";
 import { records } from "/static/records.js";
 import { findings, group, groups } from "/static/reports.js";
+import { schema, schemas } from "/static/schemas.js";
+import { sql } from "/static/sql.js";
 import { topic } from "/static/topic.js";
 
 const VIEWS = [
@@ -15,6 +17,9 @@ const VIEWS = [
   [/^\/groups$/, groups],
   [/^\/groups\/([^/]+)$/, group],
   [/^\/findings$/, findings],
+  [/^\/schemas$/, schemas],
+  [/^\/schema$/, schema],
+  [/^\/sql$/, sql],
 ];
 
 const view = document.getElementById("view");
