@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -50,7 +51,10 @@ def uncleaned(examined: Examination) -> Iterator[Diagnosis]:
             yield Diagnosis(Severity.WARNING, "cleaning-held-back", str(found.partition), evidence, consequence, remedy)
         elif dirty.reason.startswith("the cleaner"):
             consequence = "the partition grows; the broker has marked it uncleanable, or its cleaner thread has ended"
-            remedy = "look for errors in log-cleaner.log, repair with the broker stopped, and start it again"
+            remedy = (
+                f"offsetfs verify {shlex.quote(found.directory.path)} {found.partition} names damage; with the broker "
+                "stopped, restore what is damaged from a replica or a backup; a start tries the partition again"
+            )
             yield Diagnosis(Severity.WARNING, "cleaning-stopped", str(found.partition), evidence, consequence, remedy)
         yield from _keyless(found, log, dirty)
 
@@ -135,8 +139,9 @@ def _keyless(found: PartitionSurvey, log: Log, dirty: Dirty) -> Iterator[Diagnos
         evidence = f"{len(without)} of {counted(len(records), 'record')} of the batch at {without[0]} have no key"
         consequence = "compaction drops records without keys; a producer to a compacted topic must set keys"
         remedy = (
-            "set keys in the producer; if the topic shall be a log: kafka-configs.sh --alter --topic "
-            f"{found.partition.topic} --add-config cleanup.policy=delete, and then retention.ms removes old records"
+            "set keys in the producer; if the topic shall be a log: kafka-configs.sh --bootstrap-server HOST:9092 "
+            f"--alter --topic {found.partition.topic} --add-config cleanup.policy=delete, and then retention.ms "
+            "removes old records"
         )
         yield Diagnosis(Severity.WARNING, "no-keys", str(found.partition), evidence, consequence, remedy)
 

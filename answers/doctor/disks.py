@@ -6,6 +6,7 @@ The estimate takes each segment as written evenly between the last change of the
 from __future__ import annotations
 
 import os
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -142,9 +143,14 @@ def full_disks(examined: Examination) -> Iterator[Diagnosis]:
     for disk in disks:
         evidence = f"{size(disk.free)} of {size(disk.total)} are free; {size(disk.growth.written)} written in a day"
         evidence += f" ({what})" * bool(what) + f", {size(disk.growth.removed)} removed by retention in the next"
-        remedy = f"offsetfs clean --dry-run {disk.path}; kafka-configs.sh --alter --add-config retention.ms=…"
+        remedy = (
+            f"offsetfs clean --dry-run {shlex.quote(disk.path)} shows what retention frees; kafka-configs.sh "
+            f"--bootstrap-server HOST:9092 --alter --topic {largest[0][0] if largest else 'TOPIC'} --add-config "
+            "retention.ms=…"
+        )
         if disk.free < FULL_BYTES:
-            consequence = "appends fail, and the broker takes the directory offline"
+            consequence = "appends fail, and the broker takes the directory offline, or ends if it has no other"
+            remedy = f"remove some megabytes of other files, which a recovery needs; {remedy}"
             yield Diagnosis(Severity.DAMAGE, "disk-full", disk.path, evidence, consequence, remedy)
         elif disk.full_in_s is not None and disk.full_in_s < WARNED_S:
             consequence = f"it is full in {duration(disk.full_in_s)} at this rate; then appends fail"

@@ -39,7 +39,23 @@ def meta_properties(examined: Examination) -> Iterator[Diagnosis]:
                 "restore the file from a backup; another log directory of this broker has the same cluster and node id"
             )
             yield Diagnosis(Severity.DAMAGE, "meta-properties", path, error.reason, _NO_START, remedy)
+    yield from _unformatted(properties)
     yield from _contradictions(properties)
+
+
+def _unformatted(properties: dict[str, dict[str, str]]) -> Iterator[Diagnosis]:
+    """Yield directories without the file, beside those of a KRaft broker."""
+    formatted = next((path for path, mine in properties.items() if mine.get("version") == "1"), None)
+    for path, mine in properties.items():
+        if formatted is not None and not mine:
+            place = os.path.join(path, META_PROPERTIES)
+            cluster = properties[formatted]["cluster.id"]
+            evidence = f"there is no such file, and {formatted} has one of cluster {cluster}"
+            remedy = (
+                "if the disk is mounted: kafka-storage.sh format --ignore-formatted --cluster-id "
+                f"{shlex.quote(cluster)} --config SERVER_PROPERTIES"
+            )
+            yield Diagnosis(Severity.DAMAGE, "meta-properties", place, evidence, _NO_START, remedy)
 
 
 def _contradictions(properties: dict[str, dict[str, str]]) -> Iterator[Diagnosis]:

@@ -51,7 +51,11 @@ def _future(directory: DirectorySurvey, path: str, name: str, evidence: str) -> 
     state = "a move between log directories goes on" if directory.is_live else "a move between log directories stopped"
     consequence = f"{state}; the broker continues it, and the copy takes this space meanwhile"
     partition = TopicPartition.parse_or_none(name.rpartition(".")[0])
-    remedy = f"kafka-log-dirs.sh --describe --topic-list {partition.topic}" if partition is not None else ""
+    remedy = (
+        f"kafka-log-dirs.sh --bootstrap-server HOST:9092 --describe --topic-list {partition.topic}"
+        if partition is not None
+        else ""
+    )
     return Diagnosis(Severity.NOTICE, "future", path, evidence, consequence, remedy)
 
 

@@ -11,7 +11,8 @@ from offsetfs.answers.doctor.survey import PartitionSurvey, SegmentSurvey
 from offsetfs.answers.report import Diagnosis, Measure, Severity
 from offsetfs.answers.value_text import value_text
 from offsetfs.common.formatting import duration
-from offsetfs.storage import files
+from offsetfs.storage import I64_MAX, files
+from offsetfs.storage.directory import LOG_STARTS
 from offsetfs.storage.errors import counted
 
 AHEAD_MS_MAX = 3_600_000
@@ -23,9 +24,17 @@ _UNITS = {"microseconds": 1_000, "nanoseconds": 1_000_000}
 def future_timestamps(examined: Examination) -> Iterator[Diagnosis]:
     """Yield partitions with segments that retention by time does not remove: their timestamps are in the future."""
     for found in examined.partitions():
-        ahead = [s for s in found.segments if s.latest is not None and s.latest[0] > examined.now_ms + AHEAD_MS_MAX]
+        ahead = [segment for segment in found.segments if _is_ahead(examined, found, segment)]
         if ahead and _has_retention(examined, found):
             yield _ahead(examined, found, ahead)
+
+
+def _is_ahead(examined: Examination, found: PartitionSurvey, segment: SegmentSurvey) -> bool:
+    """Whether a segment has a timestamp in the future, and records that were not deleted by a raised log start."""
+    if segment.latest is None or segment.latest[0] <= examined.now_ms + AHEAD_MS_MAX:
+        return False
+    end = found.end if segment.next_base == I64_MAX else segment.next_base
+    return end is None or end > found.directory.checkpoints[LOG_STARTS].get(found.partition, 0)
 
 
 def _has_retention(examined: Examination, found: PartitionSurvey) -> bool:
@@ -49,8 +58,9 @@ def _ahead(examined: Examination, found: PartitionSurvey, ahead: list[SegmentSur
     consequence = "retention by time does not remove this segment nor any after it before that time"
     topic = found.partition.topic
     remedy = (
-        f"kafka-configs.sh --alter --topic {topic} --add-config message.timestamp.after.max.ms=3600000; "
-        f"for what is there: offsetfs delete-records {shlex.quote(found.directory.path)} {found.partition}=OFFSET"
+        f"kafka-configs.sh --bootstrap-server HOST:9092 --alter --topic {topic} --add-config "
+        "message.timestamp.after.max.ms=3600000; for what is there: "
+        f"offsetfs delete-records {shlex.quote(found.directory.path)} {found.partition}=OFFSET"
     )
     return Diagnosis(Severity.WARNING, "future-timestamp", str(found.partition), evidence, consequence, remedy)
 

@@ -53,7 +53,7 @@ def transactions(examined: Examination) -> Iterator[Diagnosis]:
     coordinator = _coordinator(examined)
     named = {partition for _, transaction in coordinator.open.values() for partition in transaction.partitions}
     wanted = [found for found in examined.partitions() if found.partition in named or _may_be_open(found)]
-    unknown = [found for found in examined.partitions() if _is_unknown(found)]
+    unknown = [found for found in examined.partitions() if found.partition not in named and _is_unknown(found)]
     for found in [*wanted, *unknown[:SCANNED_MAX]]:
         try:
             yield from _in_partition(examined, found, coordinator)
