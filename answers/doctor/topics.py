@@ -79,7 +79,10 @@ def _is_kraft(found: PartitionSurvey) -> bool:
 def _no_topic_id(found: PartitionSurvey, wanted: bytes | None, reason: str) -> Diagnosis:
     path = os.path.join(found.path, PARTITION_METADATA)
     if wanted is None:
-        remedy = "take the topic id from another broker (kafka-topics.sh --describe), and write the file"
+        remedy = (
+            "take the topic id from another broker, and write the file: kafka-topics.sh --bootstrap-server HOST:9092 "
+            f"--describe --topic {found.partition.topic}"
+        )
     else:
         content = f"version: 0\\ntopic_id: {id_text(wanted)}"
         remedy = f"with the broker stopped: printf '{content}' > {shlex.quote(path)}"

@@ -150,6 +150,17 @@ def test_directories_of_two_brokers_do_not_start(broker: BrokerDirectory, tmp_pa
     assert "node.id=1" in findings[0].evidence and "one is a copy of the other" in findings[1].consequence
 
 
+def test_a_directory_without_meta_properties_beside_those_of_a_broker_is_damage(
+    broker: BrokerDirectory, tmp_path: Path
+) -> None:
+    (tmp_path / "unmounted").mkdir()
+    report = broker.report(tmp_path / "unmounted")
+    (finding,) = report.findings
+    assert finding.kind == "meta-properties" and finding.place == str(tmp_path / "unmounted" / "meta.properties")
+    assert {fact.key: fact.value for fact in report.facts}["starts"] is False
+    assert not BrokerDirectory(tmp_path, name="alone", has_metadata=False).report().findings
+
+
 def test_a_partition_in_two_directories_names_the_shorter_one(broker: BrokerDirectory, tmp_path: Path) -> None:
     broker.topic("orders", [sealed(b"v", NOW_MS - 1000)] * 3)
     other = BrokerDirectory(tmp_path, name="other", has_metadata=False)
@@ -212,6 +223,15 @@ def test_timestamps_in_the_future_stop_retention(broker: BrokerDirectory) -> Non
     finding = broker.only_finding("future-timestamp")
     assert "at offset 0, 10 d" in finding.evidence
     assert "retention by time does not remove" in finding.consequence
+
+
+def test_deleted_records_of_the_future_are_no_finding(broker: BrokerDirectory) -> None:
+    broker.topic("orders", [sealed(b"v", NOW_MS + 10 * 86_400_000)] * 2)
+    directory = LogDirectory.open(str(broker.path))
+    for start, kinds in ((1, ["future-timestamp"]), (2, [])):
+        directory.raise_log_starts({TopicPartition("orders", 0): start})
+        assert [finding.kind for finding in broker.report().findings if finding.kind != "not-closed"] == kinds
+    directory.close()
 
 
 def test_timestamps_in_microseconds_are_named(broker: BrokerDirectory) -> None:
@@ -301,6 +321,15 @@ def test_an_open_transaction_of_a_stopped_broker_is_a_notice(broker: BrokerDirec
     assert finding.severity is Severity.NOTICE and "transactional id 'payments', state Ongoing" in finding.evidence
 
 
+def test_an_open_transaction_is_found_once_in_a_partition_without_a_snapshot(broker: BrokerDirectory) -> None:
+    broker.topic("__transaction_state", [coordinator_record("orders-0", TransactionState.ONGOING, 1000)])
+    path = broker.topic("orders", [data(7, 0, 2)])
+    for file in (broker.path / ".kafka_cleanshutdown", *path.glob("*.snapshot")):
+        file.unlink()
+    kinds = [finding.kind for finding in broker.report().findings]
+    assert sorted(kinds) == ["not-closed", "open-transaction"]
+
+
 def test_a_decided_transaction_is_no_finding(broker: BrokerDirectory) -> None:
     broker.topic("__transaction_state", [coordinator_record("orders-0", TransactionState.COMPLETE_COMMIT, 1000)])
     broker.topic("orders", [data(7, 0, 2), marker(7, COMMIT)])
@@ -365,6 +394,24 @@ def test_the_table_says_why_a_partition_is_not_compacted(
     report = broker.report()
     (table,) = (table for table in report.tables if table.key == "uncleaned")
     assert not report.findings and [row[-1] for row in table.rows] == [reason]
+
+
+@pytest.mark.damages
+def test_a_cleaner_checkpoint_beyond_the_end_is_a_notice(broker: BrokerDirectory) -> None:
+    broker.topic("orders")
+    (broker.path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 5\n")
+    finding = broker.only_finding("cleaner-offset")
+    assert finding.severity is Severity.NOTICE and "says 5, and the log ends at 1" in finding.evidence
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_logs_of_another_user_are_damage_and_the_remedy_gives_them_back(broker: BrokerDirectory) -> None:
+    path = broker.topic("orders")
+    os.chown(broker.path, 65533, 65533)
+    finding = broker.only_finding("owner")
+    assert finding.severity is Severity.DAMAGE and "belong to another user, first" in finding.evidence
+    assert os.system(finding.remedy) == 0 and path.stat().st_uid == 65533
+    assert not broker.report().findings
 
 
 def committed(offset: int) -> SealedBatch:
