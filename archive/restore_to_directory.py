@@ -240,7 +240,7 @@ class ArchiveRestore:
     def _note(self, name: str, restored: _Restored) -> None:
         """Add a partition to the journal, before it gets its name. Durable on return."""
         line = json.dumps([name, restored.inode, restored.start, restored.end]).encode() + b"\n"
-        with files.opened(self._journal_path, writable=True) as file:
+        with files.open_file(self._journal_path, writable=True) as file:
             # A line that a crash has cut is replaced.
             data = bytes(file.read(0, file.size()))
             end = data.rfind(b"\n") + 1

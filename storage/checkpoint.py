@@ -15,6 +15,7 @@ decides what that costs. A write replaces the file whole and is on disk after re
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import re
@@ -117,9 +118,9 @@ def _parse_epoch(line: str) -> tuple[int, int]:
 
 
 def _number(text: str, high: int) -> int:
-    if not _NUMBER.match(text) or not 0 <= int(text) <= high:
+    if not _NUMBER.match(text) or not 0 <= (number := int(text)) <= high:
         raise ValueError(f"{text[:30]!r} is not in 0…{high}")
-    return int(text)
+    return number
 
 
 def _read_entries(path: str, parse: Callable[[str], Entry]) -> list[Entry]:
@@ -268,6 +269,7 @@ def write_topic_id(path: str, topic_id: bytes, *, sync_name: bool = True) -> Non
     files.replace_file(path, content.encode(), sync_name=sync_name)
 
 
+@functools.lru_cache(maxsize=1024)  # all partitions of a topic have the same; errors are not kept
 def _decode_topic_id(text: str) -> bytes:
     """Return the bytes of URL-safe base64; padding is taken, as Kafka takes it, and never written."""
     try:

@@ -20,7 +20,7 @@ import stat
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from offsetfs.storage.errors import WouldBlock
 
@@ -134,7 +134,12 @@ def _within_limit(open_: Callable[[], T]) -> T:
 
 
 def _open(path: str, flags: int, mode: int = 0o777) -> int:
-    return _within_limit(lambda: os.open(path, flags, mode))
+    try:
+        return os.open(path, flags, mode)
+    except OSError as error:
+        if error.errno not in NO_DESCRIPTORS:
+            raise
+        return _within_limit(lambda: os.open(path, flags, mode))
 
 
 class File:
@@ -148,6 +153,12 @@ class File:
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self.fd = fd
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def size(self) -> int:
         """Return the length in bytes."""
@@ -284,12 +295,26 @@ def _fallocate(fd: int, mode: int, position: int, size: int) -> None:
 
 
 def open_file(path: str, *, writable: bool = False, create: bool = False) -> File:
-    """Open a regular file; with `create`, create a missing one, whose name is durable after `sync_directory`."""
+    """Open a regular file; with `create`, create a missing one, whose name is durable after `sync_directory`.
+
+    As a context manager, it closes at the end of the block.
+    """
+    return _open_regular(path, writable, create)[0]
+
+
+def open_with_size(path: str) -> tuple[File, int]:
+    """Open a regular file for reading; return it with its size. One system call less than `size`."""
+    file, status = _open_regular(path, False, False)
+    return file, file.size() if status is None else status.st_size
+
+
+def _open_regular(path: str, writable: bool, create: bool) -> tuple[File, os.stat_result | None]:
+    """Return an open file with its status; None instead of the status for a file of a tree."""
     tree = tree_of(path)
     if tree is not None:
         if writable or create:
             _check_changeable(path)
-        return tree.open_file(path)
+        return tree.open_file(path), None
     flags = _FLAGS | (os.O_RDWR if writable or create else os.O_RDONLY) | (os.O_CREAT if create else 0)
     try:
         file = File(path, _open(path, flags, 0o640))
@@ -307,7 +332,7 @@ def open_file(path: str, *, writable: bool = False, create: bool = False) -> Fil
         create and status.st_size == 0 and status.st_nlink == 1
     ):  # otherwise it may have a name in another directory as well
         give_to_owner(path, file.fd)
-    return file
+    return file, status
 
 
 def create_file(path: str, *, is_private: bool = False) -> File:
@@ -351,20 +376,10 @@ def give_to_owner(path: str, fd: int | None = None) -> None:
             os.chown(path, parent.st_uid, parent.st_gid, follow_symlinks=False)
 
 
-@contextlib.contextmanager
-def opened(path: str, *, writable: bool = False, create: bool = False) -> Iterator[File]:
-    """`open_file` that closes at the end of the block."""
-    file = open_file(path, writable=writable, create=create)
-    try:
-        yield file
-    finally:
-        file.close()
-
-
 def read_file(path: str, bytes_max: int = 1 << 26) -> bytes:
     """Return the content of a small file; EFBIG above `bytes_max`, so that a planted file cannot fill the memory."""
-    with opened(path) as file:
-        size = file.size()
+    file, size = open_with_size(path)
+    with file:
         # The size is checked before memory is allocated for it.
         if size > bytes_max:
             raise OSError(errno.EFBIG, f"larger than {bytes_max} bytes", path)

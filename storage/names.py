@@ -8,6 +8,7 @@ digits without sign or leading zero, so that one partition has exactly one name.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from dataclasses import dataclass
@@ -123,6 +124,7 @@ MAP_SUFFIXES = (".values-map", ".records-map")
 """The view maps of a segment (docs/internals/format/values-map.md). They describe its bytes, and go with them."""
 
 
+@functools.lru_cache(maxsize=4096)
 def parse_segment_name(name: str) -> tuple[Offset, str] | None:
     """Return base offset and suffix (".log", ".index", ".log.deleted" …); None if the file is not of a segment."""
     match = _SEGMENT.match(name)

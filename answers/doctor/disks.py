@@ -5,7 +5,6 @@ The estimate takes each segment as written evenly between the last change of the
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,8 +14,6 @@ from offsetfs.answers.doctor.examination import Examination
 from offsetfs.answers.doctor.survey import PartitionSurvey, SegmentSurvey
 from offsetfs.answers.report import Diagnosis, Measure, Severity, Table, TableColumn
 from offsetfs.common.formatting import duration, size
-from offsetfs.storage import files
-from offsetfs.storage.directory import PARTITION_METADATA
 
 DAY_MS = 86_400_000
 FULL_BYTES = 64 << 20
@@ -102,18 +99,10 @@ def _share_of_day(segment: SegmentSurvey, begin_ms: int | None, found: Partition
     since = now_ms - DAY_MS
     if segment.modified_ms <= since or not segment.size:
         return 0.0
-    begin = _created_ms(found) if begin_ms is None else begin_ms
+    begin = found.created_ms if begin_ms is None else begin_ms
     if begin is None or begin >= since:
         return 1.0
     return (segment.modified_ms - since) / max(segment.modified_ms - begin, 1)
-
-
-def _created_ms(found: PartitionSurvey) -> int | None:
-    """Return about when the partition was created: when its `partition.metadata` was written."""
-    try:
-        return files.status(os.path.join(found.path, PARTITION_METADATA)).st_mtime_ns // 1_000_000
-    except FileNotFoundError:
-        return None
 
 
 def _removed(examined: Examination, found: PartitionSurvey) -> float:

@@ -5,7 +5,6 @@ An index of a live broker, or after a crash, ends in zeros. Entries rise, so the
 
 from __future__ import annotations
 
-import os
 from struct import Struct
 
 from offsetfs.storage import files
@@ -28,10 +27,11 @@ def last_position(path: str) -> tuple[int, int] | None:
 
 def _last_entry(path: str, entry: Struct) -> tuple[int, int] | None:
     try:
-        with files.opened(path) as file:
-            return _last_used(file, entry, file.size() // entry.size)
+        file, size = files.open_with_size(path)
     except FileNotFoundError:  # releases before 0.10.1 have no time index
         return None
+    with file:
+        return _last_used(file, entry, size // entry.size)
 
 
 def _last_used(file: files.File, entry: Struct, count: int) -> tuple[int, int] | None:
@@ -53,7 +53,7 @@ def end_of(path: str, base: int, size: int, indexed: tuple[int, int] | None) -> 
 
     Headers are read from the last index entry on (`indexed`), and no checksum is verified. OSError.
     """
-    log_path = os.path.join(path, f"{base:020}.log")
+    log_path = f"{path}/{base:020}.log"
     if not size:
         return base
     recorded = files.recorded_end_offset(log_path, size)
@@ -62,6 +62,6 @@ def end_of(path: str, base: int, size: int, indexed: tuple[int, int] | None) -> 
     position = indexed[1] if indexed is not None and 0 <= indexed[1] < size else 0
     if size - position > TAIL_BYTES_MAX:
         return None
-    with files.opened(log_path) as log:
+    with files.open_file(log_path) as log:
         last = last_whole_batch(log.read(position, size - position))
     return base if last is None else last.next_offset

@@ -70,7 +70,7 @@ _RATE = 200e6
 def measured_rate(path: str) -> float:
     """Return the bytes a second of reading a file and computing its CRC-32C, by its first 32 MiB."""
     begun, position = time.perf_counter(), 0
-    with files.opened(path) as log:
+    with files.open_file(path) as log:
         while position < _SAMPLE_BYTES and (block := log.read(position, _SAMPLE_BLOCK)):
             crc32c(block)
             position += len(block)

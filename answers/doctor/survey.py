@@ -9,6 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from offsetfs.answers.doctor import index_tails
 from offsetfs.storage import I64_MAX, METADATA_TOPIC, TopicPartition, files
@@ -31,6 +32,7 @@ from offsetfs.storage.errors import InvalidCheckpoint, sentence
 from offsetfs.storage.segments import parse_segment_name
 
 _NODE_DIGITS_MAX = 10
+SNAPSHOT_HEAD_BYTES, SNAPSHOT_ENTRY_BYTES = 10, 46
 _INDEXES_READ = 2
 """The newest segments of a partition whose offset index is read."""
 
@@ -64,6 +66,8 @@ class PartitionSurvey:
     directory: DirectorySurvey
     names: Sequence[str]
     segments: Sequence[SegmentSurvey]
+    created_ms: int | None = None
+    """About when it was created: when its `partition.metadata` was written."""
     topic_id: bytes | None = None
     topic_id_problem: str = ""
     epochs: Sequence[tuple[int, int]] = ()
@@ -72,6 +76,8 @@ class PartitionSurvey:
     """The offset after the last whole batch; None if that is not known."""
     snapshots: Sequence[int] = ()
     """The offsets of the producer snapshots, the newest last."""
+    producers: int = 0
+    """The producers in the newest snapshot, by its size."""
 
     @property
     def bytes(self) -> int:
@@ -122,7 +128,8 @@ def survey(path: str, on_partition: OnPartition = lambda done, total: None) -> D
     with contextlib.suppress(InvalidCheckpoint):  # `identity` reports it
         result.properties = read_properties(os.path.join(path, META_PROPERTIES)) or {}
     result.checkpoints, result.checkpoint_problems = _checkpoints(path, names)
-    found = sorted(partition for partition in parsed.values() if partition is not None)
+    held = (partition for partition in parsed.values() if partition is not None)
+    found = sorted(held, key=attrgetter("topic", "partition"))
     for number, partition in enumerate(found):
         try:
             result.partitions.append(_partition(partition, result))
@@ -146,12 +153,13 @@ def _checkpoints(path: str, names: Sequence[str]) -> tuple[dict[str, Mapping[Top
 
 
 def _partition(partition: TopicPartition, directory: DirectorySurvey) -> PartitionSurvey:
-    path = os.path.join(directory.path, str(partition))
+    path = f"{directory.path}/{partition}"
     names = files.names(path)
-    parsed = list(filter(None, map(parse_segment_name, names)))
+    parsed = [segment for segment in map(parse_segment_name, names) if segment is not None]
     bases = sorted(base for base, suffix in parsed if suffix == ".log")
     found = PartitionSurvey(partition, path, directory, names, list(_segments(path, bases)))
     found.snapshots = sorted(base for base, suffix in parsed if suffix == ".snapshot")
+    found.producers = _producers(path, found.snapshots)
     if found.segments:
         active = found.segments[-1]
         found.end = index_tails.end_of(path, active.base, active.size, active.indexed)
@@ -159,20 +167,31 @@ def _partition(partition: TopicPartition, directory: DirectorySurvey) -> Partiti
         return found
     if PARTITION_METADATA in names:
         try:
-            found.topic_id = read_topic_id(os.path.join(path, PARTITION_METADATA))
+            found.created_ms = files.status(f"{path}/{PARTITION_METADATA}").st_mtime_ns // 1_000_000
+            found.topic_id = read_topic_id(f"{path}/{PARTITION_METADATA}")
         except InvalidCheckpoint as error:
             found.topic_id_problem = error.reason
     if LEADER_EPOCHS in names:
         try:
-            found.epochs = read_epochs(os.path.join(path, LEADER_EPOCHS))
+            found.epochs = read_epochs(f"{path}/{LEADER_EPOCHS}")
         except InvalidCheckpoint as error:
             found.epochs_problem = error.reason
     return found
 
 
+def _producers(path: str, snapshots: Sequence[int]) -> int:
+    if not snapshots:
+        return 0
+    try:
+        size = files.status(f"{path}/{snapshots[-1]:020}.snapshot").st_size
+    except FileNotFoundError:
+        return 0  # replaced by a newer one meanwhile
+    return max(size - SNAPSHOT_HEAD_BYTES, 0) // SNAPSHOT_ENTRY_BYTES
+
+
 def _segments(path: str, bases: Sequence[int]) -> Iterator[SegmentSurvey]:
     for base, next_base in zip(bases, [*bases, I64_MAX][1:], strict=True):
-        stem = os.path.join(path, f"{base:020}")
+        stem = f"{path}/{base:020}"
         try:
             status = files.status(f"{stem}.log")
         except FileNotFoundError:

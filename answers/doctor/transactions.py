@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from offsetfs.answers.doctor.examination import Examination
-from offsetfs.answers.doctor.survey import PartitionSurvey
+from offsetfs.answers.doctor.survey import SNAPSHOT_ENTRY_BYTES, PartitionSurvey
 from offsetfs.answers.report import Diagnosis, Measure, Severity
 from offsetfs.answers.value_text import value_text
 from offsetfs.common.formatting import duration, size
@@ -117,11 +117,10 @@ def _is_unknown(found: PartitionSurvey) -> bool:
 
 def newest_snapshot(found: PartitionSurvey) -> list[SnapshotEntry]:
     """Return the producers of the newest snapshot; none if it is missing or damaged."""
-    snapshots = found.snapshots
-    if not snapshots:
+    if not found.producers:
         return []
     try:
-        return list(snapshot_entries(files.read_file(os.path.join(found.path, f"{snapshots[-1]:020}.snapshot"))))
+        return list(snapshot_entries(files.read_file(os.path.join(found.path, f"{found.snapshots[-1]:020}.snapshot"))))
     except (InvalidSnapshot, FileNotFoundError):  # `verify` reports a damaged one; brokers replace them
         return []
 
@@ -242,23 +241,11 @@ def _diagnosis(
 def producers(examined: Examination) -> Iterator[Diagnosis]:
     """Yield partitions with so many producers that their state costs memory and time at the start."""
     for found in examined.partitions():
-        count = _producer_count(found)
+        count = found.producers
         if count >= PRODUCERS_NOTICED:
             snapshot = f"{found.snapshots[-1]:020}.snapshot"
-            evidence = f"{counted(count, 'producer')} in {snapshot}, {size(count * 46)}"
+            evidence = f"{counted(count, 'producer')} in {snapshot}, {size(count * SNAPSHOT_ENTRY_BYTES)}"
             consequence = "each costs memory of the broker, and is read and written at each roll and start"
             remedy = "find clients that make a producer for each message; lower producer.id.expiration.ms"
             severity = Severity.WARNING if count >= PRODUCERS_WARNED else Severity.NOTICE
             yield Diagnosis(severity, "producers", str(found.partition), evidence, consequence, remedy)
-
-
-def _producer_count(found: PartitionSurvey) -> int:
-    """Return the producers of the newest snapshot, by its size: 46 bytes each."""
-    snapshots = found.snapshots
-    if not snapshots:
-        return 0
-    try:
-        status = files.status(os.path.join(found.path, f"{snapshots[-1]:020}.snapshot"))
-    except FileNotFoundError:
-        return 0
-    return max(status.st_size - 10, 0) // 46

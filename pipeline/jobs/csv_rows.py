@@ -112,7 +112,7 @@ def _take(taker: Taker, block: bytes, starts: list[int], rows: _Rows) -> None:
 def _lines(path: str) -> Iterator[str]:
     """Yield the lines of a file with their ends, as the reader of CSV wants them; bytes that are no text as escapes."""
     rest = b""
-    with files.opened(path) as file:
+    with files.open_file(path) as file:
         position, size = 0, file.size()
         while position < size:
             block = rest + bytes(file.read(position, min(READ_BYTES, size - position)))

@@ -212,7 +212,7 @@ def _write(
         for table in _row_groups(scan((wanted,), options, schema, decoding)):
             records += table.num_rows
             writer.write_table(table)
-    with files.opened(temporary, writable=True) as file:
+    with files.open_file(temporary, writable=True) as file:
         file.sync()
         size = file.size()
     files.rename(temporary, path)

@@ -64,7 +64,7 @@ def stage_lines(
     rejects: list[tuple[int, str]] = []
     rejected = 0
     try:
-        with files.opened(wanted.path) as file:
+        with files.open_file(wanted.path) as file:
             for block, block_position in _blocks(file, wanted):
                 position = 0
                 while position < len(block):

@@ -109,7 +109,7 @@ class MetadataLog:
     def _snapshot(self, name: str) -> ClusterImage:
         """Return the state in a snapshot; `StorageError` unless it is whole."""
         path, image, is_whole = os.path.join(self.path, name), ClusterImage(), False
-        with files.opened(path) as file:
+        with files.open_file(path) as file:
             for batch in batch_chain.batches(file, 0, file.size()):
                 self._replay(image, batch, 0)
                 is_whole = is_whole or _has_footer(batch)
@@ -121,7 +121,7 @@ class MetadataLog:
         """Replay what is whole of a log file, from where the last reading of it ended."""
         position = self._file[2] if self._file is not None and self._file[0] == name else 0
         assert self._next_offset is not None
-        with files.opened(os.path.join(self.path, name)) as file:
+        with files.open_file(os.path.join(self.path, name)) as file:
             status = file.stat()
             try:
                 for batch in batch_chain.batches(file, position, status.st_size):

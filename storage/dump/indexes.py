@@ -198,7 +198,7 @@ def _check_length(index: _Entries) -> None:
 
 
 def _log_of(index: _Entries) -> AbstractContextManager[File]:
-    return files.opened(index.beside(LOG_SUFFIX))
+    return files.open_file(index.beside(LOG_SUFFIX))
 
 
 def _header_at(log: File, index: _Entries, position: int, end: int) -> BatchHeader | None:

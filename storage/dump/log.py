@@ -62,7 +62,7 @@ class BatchPrinter(Protocol):
 
 def dump_log(path: str, options: LogOptions, writer: BatchPrinter, printer: Printer, report: DumpReport) -> None:
     """Pass the batches of the file `path` to `writer`; OSError if it cannot be opened."""
-    with files.opened(files.real_path(path)) as file:
+    with files.open_file(files.real_path(path)) as file:
         _put_title(path, printer, report)
         is_limited = options.bytes_max != BYTES_MAX
         end = min(file.size(), options.bytes_max) if is_limited else file.size()

@@ -72,7 +72,7 @@ class PartitionStat:
 
     def _last_indexed_timestamp(self, number: int) -> int:
         try:
-            with files.opened(os.path.join(self.path, segment_name(self.bases[number], ".timeindex"))) as index:
+            with files.open_file(os.path.join(self.path, segment_name(self.bases[number], ".timeindex"))) as index:
                 entry = index.read(max(index.size() - TIME_ENTRY_SIZE, 0), TIME_ENTRY_SIZE)
         except OSError:
             return -1
@@ -84,7 +84,7 @@ class PartitionStat:
     def _first_timestamp(self, number: int = 0) -> int:
         """Return the timestamp of the first batch of a segment; -1 if it has none."""
         try:
-            with files.opened(self._log_path(number)) as log:
+            with files.open_file(self._log_path(number)) as log:
                 return parse_header(log.read(0, HEADER_SIZE)).max_timestamp
         except (StorageError, OSError):
             return -1

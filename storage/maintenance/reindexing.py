@@ -19,7 +19,7 @@ def reindex_segment(directory: str, base_offset: int, config: LogConfig) -> tupl
     """
     segment = Segment(directory, base_offset, config, FilePool(1))
     builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
-    with files.opened(segment.log_path) as log:
+    with files.open_file(segment.log_path) as log:
         for rows in row_walk.rows_over_damage(log, 0, segment.size):
             builder.add_rows(rows.numbers)
     builder.finish()

@@ -173,7 +173,7 @@ def _position_of(segment: Segment, offset: int) -> int:
         damaged.append(error.position or 0)
 
     start = segment.reading_position(offset)
-    with files.opened(segment.log_path) as log:
+    with files.open_file(segment.log_path) as log:
         for position, header, _ in batch_chain.walk(log, start, segment.size, on_damage=note):
             if header.last_offset >= offset:
                 return damaged[0] if damaged and header.base_offset > offset else position
@@ -219,7 +219,7 @@ def _cut_segment(segment: Segment, position: int, offset: int) -> Segment:
     with segment.names_lock:
         segment.make_read_only()  # readers of the old object must not replace the new indexes
     _cut_index_files(segment, offset)
-    with files.opened(segment.log_path, writable=True) as log:
+    with files.open_file(segment.log_path, writable=True) as log:
         log.truncate(position)
         log.sync()
     segment.pool.drop(segment)

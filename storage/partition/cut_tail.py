@@ -27,7 +27,7 @@ def keep(segment: Segment, position: int, *, sync_name: bool = True) -> str | No
     None if there are no bytes, or only zeros, which are preallocated and no data. With `sync_name` false the caller
     syncs the directory.
     """
-    with files.opened(segment.log_path) as log:
+    with files.open_file(segment.log_path) as log:
         name = name_for(segment.directory, segment.base_offset, log, position, segment.size)
         # Zeros are preallocated space, not records: a recovery of a preallocated log would keep a gigabyte of them.
         if name is None:
@@ -89,7 +89,7 @@ def _names(base_offset: int, position: int) -> Iterator[str]:
 
 def _begins_alike(path: str, log: File, position: int, end: int) -> bool:
     """Whether a kept file has only bytes of the tail. A crash may have left it short, or with zeros."""
-    with files.opened(path) as kept:
+    with files.open_file(path) as kept:
         if kept.size() > end - position:
             return False
         blocks = _blocks(log, position, position + kept.size())

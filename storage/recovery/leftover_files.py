@@ -123,7 +123,7 @@ def _is_sound(path: str, name: str, base: int, suffix: str) -> bool:
     if suffix != ".log" + SWAP:
         return True
     try:
-        with files.opened(os.path.join(path, name)) as log:
+        with files.open_file(os.path.join(path, name)) as log:
             return all(rows.end for rows in row_walk.sound_rows(log, 0, log.size(), offset_min=base))
     except StorageError:
         return False
@@ -159,7 +159,7 @@ def _next_offset_of(path: str, name: str, base: int, others: Sequence[tuple[int,
     """
     sure, end, last = base, base, (base, base)
     try:
-        with files.opened(os.path.join(path, name)) as log:
+        with files.open_file(os.path.join(path, name)) as log:
             for rows in row_walk.sound_rows(log, 0, log.size(), offset_min=base):
                 for begins, ends in zip(rows.column(chain.BASE_OFFSET), rows.next_offsets(), strict=True):
                     sure, last = end, (begins, ends)
@@ -176,7 +176,7 @@ def _size(path: str, name: str) -> int:
 
 
 def _has_batch(path: str, name: str, batch: tuple[int, int]) -> bool:
-    with files.opened(os.path.join(path, name)) as log:
+    with files.open_file(os.path.join(path, name)) as log:
         walk = row_walk.header_rows(log, 0, log.size())
         return any(batch in zip(rows.column(chain.BASE_OFFSET), rows.next_offsets(), strict=True) for rows in walk)
 

@@ -72,7 +72,7 @@ def is_overflowed(segment: Segment, next_base_offset: int | None) -> bool:
     offset_max = OFFSET_MAX if next_base_offset is None else next_base_offset - 1
     beyond = 0
     try:
-        with files.opened(segment.log_path) as log:
+        with files.open_file(segment.log_path) as log:
             for rows in row_walk.sound_rows(
                 log, 0, segment.size, offset_min=segment.base_offset, offset_max=offset_max
             ):
@@ -96,7 +96,7 @@ def split(segment: Segment) -> list[str]:
     # Retention uses the time of the file where records have no timestamp.
     modified_ns = files.status(segment.log_path).st_mtime_ns
     try:
-        with files.opened(segment.log_path) as log:
+        with files.open_file(segment.log_path) as log:
             for part in parts:
                 _write(segment, log, part, modified_ns)
     except OSError:
@@ -109,7 +109,7 @@ def split(segment: Segment) -> list[str]:
 def _parts(segment: Segment) -> list[_Part]:
     interval = segment.config.index_interval_bytes
     parts = [_Part(segment.base_offset, 0, 0, IndexBuilder(segment.base_offset, interval))]
-    with files.opened(segment.log_path) as log:
+    with files.open_file(segment.log_path) as log:
         while (base := _fill(log, parts[-1], segment.size)) is not None:
             parts[-1].offset_end = base
             parts.append(_Part(base, parts[-1].end, parts[-1].end, IndexBuilder(base, interval)))

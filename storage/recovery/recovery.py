@@ -132,7 +132,7 @@ class Recovery:
         """
         self.next_offset = max(self.next_offset, segment.base_offset)
         builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
-        with files.opened(segment.log_path, writable=True) as log:
+        with files.open_file(segment.log_path, writable=True) as log:
             position, is_cut = 0, False
             while position < segment.size and not is_cut:
                 position, error = self._verify(segment, log, position, builder)

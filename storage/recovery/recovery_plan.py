@@ -85,7 +85,7 @@ class RecoveryPlan:
     def _cuts(self, base: int, next_base_offset: int | None) -> bool:
         """Verify one segment; return whether it would be cut."""
         offset_max = row_walk.offset_max_of(base, next_base_offset)
-        with files.opened(self._logs[base]) as log:
+        with files.open_file(self._logs[base]) as log:
             position, size = 0, log.size()
             while position < size:
                 position, error = self._sound_end(log, position, size, offset_max, next_base_offset)

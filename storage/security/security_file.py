@@ -41,7 +41,7 @@ def read_security_file(directory: str) -> SecurityImage:
     """Return what the file of a log directory has; nothing if there is none. `InvalidSecurityFile`, OSError."""
     path, state = os.path.join(directory, SECURITY_FILE), SecurityState()
     try:
-        with files.opened(path) as file:
+        with files.open_file(path) as file:
             if file.size() > BYTES_MAX:
                 raise _invalid(path, f"larger than {BYTES_MAX} bytes")
             _read(list(batch_chain.batches(file, 0, file.size())), state, path)

@@ -110,7 +110,7 @@ def ends_agree(segment: Segment, opened: SegmentFiles) -> bool:
 def sync_closed(segment: Segment) -> None:
     """Sync log and indexes through separate descriptors: the segment was rolled since it was written."""
     for suffix in (".log", ".index", ".timeindex"):
-        with files.opened(segment.path(suffix), writable=True) as file:
+        with files.open_file(segment.path(suffix), writable=True) as file:
             file.sync()
 
 

@@ -115,7 +115,7 @@ def _named(segment: Segment, suffix: str) -> str:
 def _is_ours(segment: Segment) -> bool:
     """Whether the log file with the segment's name is the segment's own, or missing."""
     try:
-        with files.opened(segment.log_path) as log:
+        with files.open_file(segment.log_path) as log:
             return segment.inode in (None, log.stat().st_ino)
     except FileNotFoundError:
         return True

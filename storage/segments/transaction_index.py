@@ -50,7 +50,7 @@ def entries(path: str) -> Iterator[AbortedTransaction]:
 
     A trailing partial entry is ignored, as in Kafka. `CorruptIndex` for an unknown version; OSError.
     """
-    with files.opened(path) as file:
+    with files.open_file(path) as file:
         position, size = 0, _BLOCK_ENTRIES * TRANSACTION_ENTRY.size
         while block := file.read(position, size):
             whole = len(block) // TRANSACTION_ENTRY.size * TRANSACTION_ENTRY.size
@@ -80,7 +80,7 @@ class TransactionIndex:
 
         Raises `CorruptIndex`, or FileNotFoundError if there is none.
         """
-        with files.opened(path) as file:
+        with files.open_file(path) as file:
             size = file.size()
         index = cls(base_offset, list(entries(path)), size, path)
         index.check()

@@ -91,7 +91,7 @@ class PartitionCheck:
         try:
             # Before the log is read: entries that a running broker adds meanwhile name batches beyond what was read.
             indexes = self._indexes(base, following, listed)
-            with files.opened(reporter.path) as log:
+            with files.open_file(reporter.path) as log:
                 check = SegmentCheck(so_far, log, base, following, reporter, indexes)
                 check.run(self._inspected.get(base))
         except FileNotFoundError:

@@ -151,7 +151,7 @@ def _rebuild_indexes(log: Log, base_offsets: Collection[int]) -> int:
     """Rebuild the indexes of these segments; return their number."""
     wanted = [segment for segment in log.snapshot() if segment.base_offset in base_offsets]
     for segment in wanted:
-        with files.opened(segment.log_path) as file:
+        with files.open_file(segment.log_path) as file:
             segment_indexes.rebuild(segment, file, "verify found a wrong one")
     return len(wanted)
 

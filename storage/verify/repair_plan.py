@@ -206,7 +206,7 @@ def readable_ranges(path: str) -> Iterator[tuple[int, int]]:
 
     parsed = (parse_segment_name(name) for name in files.names(path))
     for base in sorted(parts[0] for parts in parsed if parts is not None and parts[1] == ".log"):
-        with files.opened(os.path.join(path, segment_name(base, ".log"))) as log:
+        with files.open_file(os.path.join(path, segment_name(base, ".log"))) as log:
             for rows in walk.sound_rows(log, log.size(), on_break):
                 if broken and first >= 0:
                     yield first, last

@@ -112,7 +112,7 @@ def inspect_chunk(
         end = following
 
     try:
-        with files.opened(path) as log:
+        with files.open_file(path) as log:
             status = log.stat()
             for rows in sound_rows(log, status.st_size, on_break, start=start, stop=stop):
                 if rows.numbers[chain.MAGIC_BYTE] != MAGIC:

@@ -89,7 +89,7 @@ def checksum(path: str) -> int:
     """Return the CRC-32C of a whole file."""
     crc, position = 0, 0
     buffer = memoryview(bytearray(_BLOCK_BYTES))
-    with files.opened(path) as file:
+    with files.open_file(path) as file:
         while count := file.read_into(buffer, position):
             crc = crc32c(buffer[:count], crc)
             position += count

@@ -44,7 +44,7 @@ _ERRNOS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_BUSY: errno.EBUSY, 
 def _check_own(path: str) -> None:
     """Check that the file is a regular one, with one name, of the directory's owner. SQLite does not check that."""
     # SQLite follows links: a hard link to a database of another program once got a table of ours.
-    with files.opened(path, create=True) as file:
+    with files.open_file(path, create=True) as file:
         if file.stat().st_nlink > 1:
             raise OSError(errno.EINVAL, "a hard link: it may be the file of another directory", path)
 

@@ -411,7 +411,7 @@ class LineIndex:
     def load(cls, segment: Segment, pool: LineIndexPool, view_format: ViewFormat = VALUES) -> LineIndex | None:
         """Return the stored index of a sealed segment; None if there is none, or it does not match this log."""
         try:
-            with files.opened(segment.path(view_format.suffix)) as file:
+            with files.open_file(segment.path(view_format.suffix)) as file:
                 header, length = bytes(file.read(0, line_index_file.HEADER_SIZE)), file.size()
                 checksum = line_index_file.checksum_of(file, length, view_format.identity)
         except OSError:

@@ -21,7 +21,7 @@ def after(*actions: Callable[[], object]) -> SimDisk:
     """Return a disk on which `/a` holds OLD, synced with its name, after these actions on it."""
     disk = SimDisk()
     with simulated(disk):
-        with files.opened("/a", create=True) as file:
+        with files.open_file("/a", create=True) as file:
             file.write(0, OLD)
             file.sync()
         files.sync_directory("/")
@@ -38,7 +38,7 @@ def cuts(disk: SimDisk) -> list[dict[str, bytes]]:
 
 def write(position: int, data: bytes, *, path: str = "/a", sync: bool = False) -> Callable[[], None]:
     def action() -> None:
-        with files.opened(path, create=True) as file:
+        with files.open_file(path, create=True) as file:
             file.write(position, data)
             if sync:
                 file.sync()
@@ -48,7 +48,7 @@ def write(position: int, data: bytes, *, path: str = "/a", sync: bool = False) -
 
 def truncate(size: int) -> Callable[[], None]:
     def action() -> None:
-        with files.opened("/a", writable=True) as file:
+        with files.open_file("/a", writable=True) as file:
             file.truncate(size)
 
     return action
@@ -157,7 +157,7 @@ def test_a_sync_that_failed_has_given_up_what_it_was_to_cover() -> None:
         system.fault = fault
 
     disk = after()
-    with simulated(disk) as system, files.opened("/a", writable=True) as file:
+    with simulated(disk) as system, files.open_file("/a", writable=True) as file:
         file.write(0, b"lost")
         fail_once(system)
         with pytest.raises(OSError, match="injected"):
@@ -209,7 +209,7 @@ def test_open_descriptors_are_counted_and_none_is_real() -> None:
 @pytest.mark.parametrize("kind", ["read", "write"])
 def test_a_short_call_is_gone_on_with(kind: str) -> None:
     disk = after()
-    with simulated(disk) as system, files.opened("/a", writable=True) as file:
+    with simulated(disk) as system, files.open_file("/a", writable=True) as file:
         system.fault = lambda each, path: SHORT if each == kind else None
         file.write(0, NEW)
         assert file.read(0, 1024) == NEW
@@ -223,7 +223,7 @@ def test_a_full_disk_takes_a_part_of_a_write() -> None:
             raise OSError(errno.ENOSPC, "injected", path)
 
     disk = after()
-    with simulated(disk) as system, files.opened("/a", writable=True) as file:
+    with simulated(disk) as system, files.open_file("/a", writable=True) as file:
         system.fault = full
         with pytest.raises(OSError, match="injected"):
             file.write(0, NEW)

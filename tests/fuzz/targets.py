@@ -126,7 +126,7 @@ def _spread(data: bytes, start: int) -> None:
 def _chain(data: bytes) -> None:
     """A whole log file, damage stepped over."""
     _write(data)
-    with files.opened(_FILE) as log:
+    with files.open_file(_FILE) as log:
         for batch in batch_chain.batches(log, 0, len(data), on_damage=lambda error, position: None):
             assert batch.header.size > 0
         end = batch_chain.next_sound(log, 0, len(data)) if data else 0
@@ -341,7 +341,7 @@ def seeds(name: str) -> Iterator[bytes]:
 
 def _records_of_coordinators() -> Iterator[bytes]:
     for path in sorted(GOLDEN.glob("kafka-4.1/__*-*/*.log")):
-        with files.opened(str(path)) as log:
+        with files.open_file(str(path)) as log:
             for batch in batch_chain.batches(log, 0, log.size()):
                 for record in batch.records()[:3]:
                     key = record.key or b""
@@ -351,7 +351,7 @@ def _records_of_coordinators() -> Iterator[bytes]:
 def _batches(name: str) -> Iterator[bytes]:
     paths = sorted(path for path in GOLDEN.rglob("*.log") if 0 < path.stat().st_size < 200_000)
     for path in paths[:: max(1, len(paths) // SEEDS_MAX)]:
-        with files.opened(str(path)) as log:
+        with files.open_file(str(path)) as log:
             for batch in batch_chain.batches(log, 0, log.size(), on_damage=lambda error, position: None):
                 header = batch.header
                 yield bytes([header.codec]) + bytes(batch.data[61:]) if name == "compressed" else bytes(batch.data)

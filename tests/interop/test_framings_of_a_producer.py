@@ -83,5 +83,5 @@ def test_serve_accepts_the_framings_of_kafka_and_stores_the_same_bytes(tmp_path:
 def stored(logs: Path) -> list[tuple[int, bytes]]:
     """Return the base offset of each batch, and its bytes behind what a broker writes into it."""
     (path,) = (logs / f"{TOPIC}-0").glob("*.log")
-    with files.opened(str(path)) as log:
+    with files.open_file(str(path)) as log:
         return [(each.base_offset, bytes(each.data[MAGIC_END:])) for each in batch_chain.batches(log, 0, log.size())]

@@ -192,7 +192,7 @@ def test_every_golden_log_is_walked_alike(golden: Path, monkeypatch: pytest.Monk
     logs = sorted(golden.parent.glob("*/*/*.log"))
     assert len(logs) > 50
     for path in logs:
-        with files.opened(str(path)) as file:
+        with files.open_file(str(path)) as file:
             assert by_rows(file, file.size()) == one_by_one(file, file.size()), path
 
 
@@ -205,7 +205,7 @@ def test_a_damaged_log_is_walked_alike(tmp_path_factory: pytest.TempPathFactory,
             log[data.draw(st.integers(0, len(log) - 1))] ^= data.draw(st.integers(1, 255))
     path = tmp_path_factory.mktemp("log") / "log"
     path.write_bytes(log)
-    with pytest.MonkeyPatch.context() as patch, files.opened(str(path)) as file:
+    with pytest.MonkeyPatch.context() as patch, files.open_file(str(path)) as file:
         for name in ("BLOCK_BYTES", "HEADER_BLOCK_BYTES"):
             patch.setattr(row_walk, name, data.draw(st.sampled_from([61, 100, 150, 1 << 20])))
         assert by_rows(file, len(log)) == one_by_one(file, len(log))
@@ -220,13 +220,13 @@ def test_a_batch_larger_than_a_block_is_verified_in_pieces(tmp_path: Path, monke
     log = log_of([1, 2]) + giant + log_of([1], first=4)
     path = tmp_path / "log"
     path.write_bytes(log)
-    with files.opened(str(path)) as file:
+    with files.open_file(str(path)) as file:
         assert by_rows(file, len(log)) == one_by_one(file, len(log))
         rows = next(each for each in row_walk.sound_rows(file, 0, len(log)) if each.next_offset == 4)
         assert rows.batch(0)[1].size == len(giant)
     log[-len(giant)] ^= 1
     path.write_bytes(log)
-    with files.opened(str(path)) as file:
+    with files.open_file(str(path)) as file:
         found, error = by_rows(file, len(log))
         assert (found, error) == one_by_one(file, len(log)) and "checksum" in error
 
@@ -234,9 +234,9 @@ def test_a_batch_larger_than_a_block_is_verified_in_pieces(tmp_path: Path, monke
 def test_a_descending_offset_and_one_too_far_ahead_have_different_errors(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(log_of([1, 1]) * 2)
-    with files.opened(str(path)) as file, pytest.raises(MalformedBatch, match="offset 0 cannot follow 1"):
+    with files.open_file(str(path)) as file, pytest.raises(MalformedBatch, match="offset 0 cannot follow 1"):
         list(row_walk.sound_rows(file, 0, file.size(), offset_min=0))
-    with files.opened(str(path)) as file, pytest.raises(OffsetBeyondSegment) as error:
+    with files.open_file(str(path)) as file, pytest.raises(OffsetBeyondSegment) as error:
         list(row_walk.sound_rows(file, 0, file.size(), offset_min=0, offset_max=0))
     assert error.value.offset == 1
 
@@ -245,7 +245,7 @@ def test_a_row_leads_to_its_batch(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = log_of([1, 2, 3])
     path.write_bytes(log)
-    with files.opened(str(path)) as file:
+    with files.open_file(str(path)) as file:
         (rows,) = row_walk.sound_rows(file, 0, len(log))
         assert rows.column(chain.BASE_OFFSET).tolist() == [0, 1, 3]
         position, header, seen = rows.batch(1)

@@ -54,7 +54,7 @@ def test_a_giant_in_the_place_of_a_small_file_is_refused_before_it_is_read(tmp_p
 def test_nowait_reads_what_the_page_cache_holds(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"abc" * 1000)
-    with files.opened(str(path)) as file:
+    with files.open_file(str(path)) as file:
         file.read(0, 3000)
         try:
             assert file.read(0, 3000, nowait=True) == b"abc" * 1000

@@ -28,7 +28,7 @@ BATCHES = [
 def log(tmp_path: Path) -> Iterator[files.File]:
     path = tmp_path / "00000000000000000010.log"
     path.write_bytes(b"".join(BATCHES))
-    with files.opened(str(path)) as file:
+    with files.open_file(str(path)) as file:
         yield file
 
 

@@ -107,7 +107,7 @@ def test_a_chain_of_all_formats_is_walked_whatever_the_block(
     path: Path, block_bytes: int, runs: tuple[int, ...]
 ) -> None:
     (path / "chain").write_bytes(b"".join(MIXED))
-    with files.opened(str(path / "chain")) as file:
+    with files.open_file(str(path / "chain")) as file:
         batches = list(batch_chain.batches(file, 0, file.size(), block_bytes=block_bytes, runs=runs))
         headers = [header for _, header, _ in batch_chain.headers(file, 0, file.size(), block_bytes=block_bytes)]
     assert b"".join(bytes(batch.data) for batch in batches) == b"".join(MIXED)
@@ -122,7 +122,7 @@ def test_a_chain_of_all_formats_is_walked_whatever_the_block(
 @pytest.mark.parametrize("cut", range(1, 34))
 def test_a_chain_that_ends_inside_a_message_reports_it(path: Path, cut: int) -> None:
     (path / "chain").write_bytes((loose(0, 0) + message(1, 1, None, None))[:-cut])
-    with files.opened(str(path / "chain")) as file:
+    with files.open_file(str(path / "chain")) as file:
         chain = batch_chain.batches(file, 0, file.size())
         assert next(chain).record(0) is not None
         with pytest.raises(MalformedBatch):
@@ -220,7 +220,7 @@ def test_damage_to_an_old_batch_leaves_its_neighbors_readable(
 def test_an_old_message_is_found_behind_whatever(path: Path, between: bytes) -> None:
     for follower in (loose(0, 3), loose(1, 3), packed(0, 3), packed(1, 3), current(3)):
         (path / "chain").write_bytes(b"?" * 17 + between + follower)
-        with files.opened(str(path / "chain")) as file:
+        with files.open_file(str(path / "chain")) as file:
             assert batch_chain.next_sound(file, 0, file.size()) == 17 + len(between)
             assert batch_chain.next_sound(file, 0, file.size(), offset_min=4) == file.size()
 
@@ -229,7 +229,7 @@ def test_a_message_near_the_end_of_a_block_is_found(path: Path, monkeypatch: pyt
     monkeypatch.setattr(batch_chain, "BLOCK_BYTES", 200)
     for size in range(130, 210):
         (path / "chain").write_bytes(b"?" * size + message(0, 3, None, None))
-        with files.opened(str(path / "chain")) as file:
+        with files.open_file(str(path / "chain")) as file:
             assert batch_chain.next_sound(file, 0, file.size()) == size
 
 
@@ -302,7 +302,7 @@ def test_bytes_that_look_like_a_header_cause_no_read_of_a_gigabyte(path: Path, m
     (path / "chain").write_bytes(noise + loose(1, 3))
     os.truncate(path / "chain", 1 << 30)
     read: list[int] = []
-    with files.opened(str(path / "chain")) as file:
+    with files.open_file(str(path / "chain")) as file:
         original = file.read
 
         def counted(position: int, size: int, *, nowait: bool = False) -> bytes | bytearray:

@@ -88,7 +88,7 @@ def test_what_a_crash_left_is_given_back_by_the_first_append(log: Log, directory
     directory.close()
     path = log.snapshot().active.log_path
     size = os.path.getsize(path)
-    with files.opened(path, writable=True) as file:
+    with files.open_file(path, writable=True) as file:
         file.preallocate(size, 1_000_000)
     again = LogDirectory.open(str(tmp_path))
     log = again.log(PARTITION)

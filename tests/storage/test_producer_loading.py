@@ -64,7 +64,7 @@ def test_rows_and_batches_yield_the_same_producers(
             log += control(producer, {"abort": ABORT, "commit": COMMIT, "other": 5}[what], offset)
     path = tmp_path_factory.mktemp("log") / "log"
     path.write_bytes(log)
-    with pytest.MonkeyPatch.context() as patch, files.opened(str(path)) as file:
+    with pytest.MonkeyPatch.context() as patch, files.open_file(str(path)) as file:
         patch.setattr(row_walk, "BLOCK_BYTES", block_bytes)
         assert by_rows(file).dump() == one_by_one(file).dump()
 
@@ -72,7 +72,7 @@ def test_rows_and_batches_yield_the_same_producers(
 def test_producers_of_the_golden_logs_are_those_of_their_snapshots(golden: Path) -> None:
     for name in ("transactions-0", "idempotent-0"):
         for path in sorted((golden / name).glob("*.log")):
-            with files.opened(str(path)) as file:
+            with files.open_file(str(path)) as file:
                 assert by_rows(file).dump() == one_by_one(file).dump(), path
 
 
@@ -114,7 +114,7 @@ def test_an_unreadable_marker_ends_no_transaction_and_prevents_no_write(tmp_path
     position = 12 + int.from_bytes(spoilt[8:12], "big")
     spoilt[position + 70] ^= 1
     file.write_bytes(spoilt)
-    with files.opened(str(file)) as opened, pytest.raises(StorageError):
+    with files.open_file(str(file)) as opened, pytest.raises(StorageError):
         one_by_one(opened)
     (tmp_path / ".kafka_cleanshutdown").unlink()  # a recovery point behind it all: nothing is cut
     directory = LogDirectory.open(str(tmp_path))

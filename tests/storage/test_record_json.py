@@ -333,7 +333,7 @@ def test_other_threads_run_while_lines_are_made() -> None:
 
 def golden_batches() -> Iterator[Batch]:
     for path in sorted(GOLDEN.rglob("*.log")):
-        with files.opened(str(path)) as log:
+        with files.open_file(str(path)) as log:
             yield from batch_chain.batches(log, 0, log.size(), on_damage=lambda error, position: None)
 
 
