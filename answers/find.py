@@ -147,7 +147,7 @@ class Search:
 
         With `limit`: so many, the oldest or the newest ones by time, of all partitions together.
         """
-        every = self._limited(lines_of, limit) if limit else (each.records for each in self._run(lines_of, None))
+        every = self._limited(lines_of, limit) if limit else (matches.records for matches in self._run(lines_of, None))
         for records in every:
             if records:
                 self.found += len(records)
@@ -174,13 +174,13 @@ class Search:
         kept: list[TimedLine] = []
         for partition, found in by_partition:  # times of a partition need not rise
             records = chain.from_iterable(self._first_of(partition, found, limit.count))
-            kept = best(limit.count, chain(kept, records), key=lambda each: each[0])
+            kept = best(limit.count, chain(kept, records), key=lambda timed: timed[0])
         yield kept
 
     def _first_of(self, partition: TopicPartition, found: Iterator[_Found], left: int) -> Iterator[list[TimedLine]]:
         """Yield the first records of a partition. Its other pieces are not searched as soon as there are enough."""
-        for each in found:
-            records = each.records[:left]
+        for matches in found:
+            records = matches.records[:left]
             left -= len(records)
             if left == 0:
                 self._satisfied.add(partition)
@@ -206,7 +206,7 @@ class Search:
         return (piece for piece in pieces if piece.partition not in self._satisfied)
 
     def _topics(self) -> dict[str, list[TopicPartition]]:
-        return {topic: list(group) for topic, group in groupby(self.partitions, key=lambda each: each.topic)}
+        return {topic: list(group) for topic, group in groupby(self.partitions, key=lambda partition: partition.topic)}
 
     def _pieces_at(self, where: WhereCondition, limit: Limit | None) -> Iterator[_Piece]:
         """Yield the pieces around the offsets that a condition finds, as it finds them; the newest first at its end."""
@@ -304,18 +304,20 @@ class Search:
             if numbers and not (first <= batch.base_offset and batch.header.next_offset <= stop):
                 base = batch.header.base_offset
                 offsets = rows[OFFSET_DELTA::COLUMNS]
-                numbers = array("q", (each for each in numbers if first <= base + offsets[each] < stop))
+                numbers = array("q", (number for number in numbers if first <= base + offsets[number] < stop))
             if numbers and wanted is not None:
                 base = batch.header.base_offset
-                numbers = array("q", (each for each in numbers if base + rows[each * COLUMNS + OFFSET_DELTA] in wanted))
+                numbers = array(
+                    "q", (number for number in numbers if base + rows[number * COLUMNS + OFFSET_DELTA] in wanted)
+                )
             if numbers and self.bounds.has_times:
-                numbers = array("q", (each for each in numbers if self.bounds.has_time(_time(batch, rows, each))))
+                numbers = array("q", (number for number in numbers if self.bounds.has_time(_time(batch, rows, number))))
         except StorageError as error:
             if not isinstance(batch, BatchGroup):
                 self.note_damage(error)
                 return
-            for each in batch.batches():
-                yield from self._matching(each, first, stop, wanted)
+            for single in batch.batches():
+                yield from self._matching(single, first, stop, wanted)
             return
         if numbers:
             yield batch, rows, numbers
@@ -329,7 +331,7 @@ class Search:
     ) -> list[TimedLine]:
         if isinstance(batch, BatchGroup):
             parts = batch.parts(numbers)
-            return [line for each, found in parts for line in self._lines(each, lines, each.rows(), found)]
+            return [line for part, found in parts for line in self._lines(part, lines, part.rows(), found)]
         try:
             made = lines(batch, rows, numbers)
         except StorageError as error:

@@ -123,7 +123,7 @@ class HasPattern:
         """`PatternError` if it is not a regular expression."""
         self._program = compiled(self.pattern, has_groups=False)
         self._prefix = common_prefix(self.pattern)
-        self._sees_around = any(each in self.pattern for each in _ASSERTIONS)
+        self._sees_around = any(sign in self.pattern for sign in _ASSERTIONS)
 
     def may_be_in(self, data: Buffer, magic: int) -> bool:
         return contains(data, self._prefix) and (self._sees_around or self._program.search(data) is not None)

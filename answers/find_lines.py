@@ -43,7 +43,7 @@ def _records(prefix: bytes, batch: Batch, rows: array[int], numbers: array[int])
         except DecompressionLimit:  # all records at once take more memory than a call may
             pass
     offsets = _offsets(batch, rows, numbers)
-    return [bytes(joined_json(batch, prefix, offset_from=each, offset_to=each + 1)) for each in offsets]
+    return [bytes(joined_json(batch, prefix, offset_from=offset, offset_to=offset + 1)) for offset in offsets]
 
 
 def _values(batch: Batch, rows: array[int], numbers: array[int]) -> list[bytes]:

@@ -28,9 +28,9 @@ def partitions_of_key(
     partitions are elsewhere, the number is not known, and all that are present are returned.
     """
     numbers: dict[str, list[int]] = {topic: [] for topic in topics}
-    for each in present:
-        if each.topic in numbers:
-            numbers[each.topic].append(each.partition)
+    for partition in present:
+        if partition.topic in numbers:
+            numbers[partition.topic].append(partition.partition)
     chosen, notes, is_narrowed = list[TopicPartition](), list[str](), False
     for topic, there in numbers.items():
         there.sort()
@@ -42,7 +42,7 @@ def partitions_of_key(
                 " --partitions N names it"
             )
         if number is None:
-            chosen += [TopicPartition(topic, each) for each in there]
+            chosen += [TopicPartition(topic, number) for number in there]
             continue
         is_narrowed = True
         name = TopicPartition(topic, number)

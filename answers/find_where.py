@@ -56,7 +56,7 @@ class WhereCondition:
         statement = f'SELECT "partition", "offset" FROM {self._source(topic)} WHERE {tests}{order}'
         rows = self._session.run(statement).rows
         # A condition with brackets of its own, such as `true) OR (true`, can evade the tests behind it.
-        numbers = {each.partition for each in partitions}
+        numbers = {partition.partition for partition in partitions}
         stop = sys.maxsize if bounds.stop is None else bounds.stop
         wanted = (row for row in rows if row[0] in numbers and (bounds.start or 0) <= int(str(row[1])) < stop)
         for number, of_partition in groupby(wanted, key=lambda row: row[0]):
@@ -89,7 +89,7 @@ class WhereCondition:
 
 
 def _bounds(partitions: Sequence[TopicPartition], bounds: FindBounds) -> Sequence[str]:
-    tests = [f'"partition" IN ({", ".join(str(each.partition) for each in partitions)})']
+    tests = [f'"partition" IN ({", ".join(str(partition.partition) for partition in partitions)})']
     for column, operator, value in (
         ('"offset"', ">=", bounds.start),
         ('"offset"', "<", bounds.stop),

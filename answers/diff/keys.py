@@ -77,7 +77,7 @@ class KeyComparison:
             if key in digests.keys:
                 latest = next(
                     offset
-                    for offset, each in zip(reversed(digests.offsets), reversed(digests.keys), strict=True)
-                    if each == key
+                    for offset, digest in zip(reversed(digests.offsets), reversed(digests.keys), strict=True)
+                    if digest == key
                 )
         return latest

@@ -146,8 +146,8 @@ class LogComparison:
                 offset = self._equal_bytes(*blocks, offset)
                 if offset < found.end:
                     offset = self._by_record(offset)
-                    for each in blocks:
-                        each.seek(offset)
+                    for block in blocks:
+                        block.seek(offset)
         self._explain(found.missing_a, self._a)
         self._explain(found.missing_b, self._b)
         return found
@@ -240,8 +240,8 @@ class LogComparison:
         if merged.only_b:
             found.missing_a.add(right, merged.only_b, is_control=b.is_control)
         found.other_batches += bool(merged.equal)
-        for each in (a, b):
-            each.end_before(limit)
+        for side in (a, b):
+            side.end_before(limit)
 
     def skip(self, error: StorageError) -> None:
         """Take note of a batch that cannot be read."""

@@ -80,9 +80,9 @@ def _settings(a: LogDirectories, b: LogDirectories, topics: Sequence[str]) -> It
 
 def _settings_of(directory: LogDirectories, topic: str) -> Mapping[str, str]:
     """Return what is set for a topic; of a mirrored one, in its cluster: here it keeps its records."""
-    for each in directory.directories:
-        if each.mirror is not None and topic in each.mirror.topics:
-            return each.mirror.topics[topic].settings
+    for holder in directory.directories:
+        if holder.mirror is not None and topic in holder.mirror.topics:
+            return holder.mirror.topics[topic].settings
     return directory.explicit_settings_of(topic)
 
 
@@ -104,7 +104,9 @@ def _committed(
     while not groups.refresh():
         pass
     return {
-        group: {each.partition: each.offset for each in groups.commits(group) or () if each.partition in partitions}
+        group: {
+            commit.partition: commit.offset for commit in groups.commits(group) or () if commit.partition in partitions
+        }
         for group in groups.names()
     }
 
@@ -116,6 +118,6 @@ def _acls(a: LogDirectories, b: LogDirectories) -> Iterator[Sequence[Value]]:
 
 
 def _acl_texts(directory: LogDirectories) -> Iterator[str]:
-    for each in directory.directories:
-        for acl in each.security.image.acls.values():
+    for holder in directory.directories:
+        for acl in holder.security.image.acls.values():
             yield " ".join(f"{name}={value}" for name, value in dataclasses.asdict(acl).items())

@@ -151,22 +151,22 @@ def tables(examined: Examination) -> Iterator[Table]:
     disks, topics = _disks(examined)
     rows = [
         (
-            each.path,
-            each.total,
-            each.free,
-            each.growth.bytes,
-            round(each.growth.written),
-            round(each.growth.removed),
-            each.full_in_s,
+            disk.path,
+            disk.total,
+            disk.free,
+            disk.growth.bytes,
+            round(disk.growth.written),
+            round(disk.growth.removed),
+            disk.full_in_s,
         )
-        for each in disks
+        for disk in disks
     ]
     yield Table("disks", "Disks", COLUMNS, rows)
     growing = sorted(
         (
-            (topic, each.bytes, round(each.written), round(each.removed))
-            for topic, each in topics.items()
-            if each.written
+            (topic, growth.bytes, round(growth.written), round(growth.removed))
+            for topic, growth in topics.items()
+            if growth.written
         ),
         key=lambda row: (-row[2], -row[1], row[0]),
     )

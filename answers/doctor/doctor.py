@@ -117,6 +117,6 @@ def _facts(surveys: Sequence[DirectorySurvey], findings: Sequence[Diagnosis]) ->
         Fact("segments", "segments", sum(len(found.segments) for found in partitions), Measure.COUNT),
         Fact("log_bytes", "records", sum(directory.bytes for directory in surveys), Measure.BYTES),
         Fact("writer", "written by process", ", ".join(map(str, writers)) or "none"),
-        Fact("closed_cleanly", "closed cleanly", None if writers else all(each.is_clean for each in surveys)),
+        Fact("closed_cleanly", "closed cleanly", None if writers else all(directory.is_clean for directory in surveys)),
         Fact("starts", "a broker starts", not blocks),
     ]

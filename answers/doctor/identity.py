@@ -83,7 +83,7 @@ def duplicates(examined: Examination) -> Iterator[Diagnosis]:
         other = first.setdefault(found.partition, found)
         if other is not found:
             evidence = f"{_held(other)}; {_held(found)}"
-            shorter = min((other, found), key=lambda each: (each.end or 0, each.bytes))
+            shorter = min((other, found), key=lambda held: (held.end or 0, held.bytes))
             remedy = f"with the broker stopped, keep a copy of the shorter one and remove it: {_moved(shorter)}"
             yield Diagnosis(Severity.DAMAGE, "duplicate-partition", str(found.partition), evidence, _NO_START, remedy)
 

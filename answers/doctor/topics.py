@@ -145,8 +145,8 @@ def missing_partitions(examined: Examination) -> Iterator[Diagnosis]:
             absent[partition.topic].append(partition)
     for topic, partitions in sorted(absent.items()):
         if examined.is_live and any(
-            files.is_directory(os.path.join(directory.path, str(each)))
-            for each in partitions
+            files.is_directory(os.path.join(directory.path, str(partition)))
+            for partition in partitions
             for directory in examined.surveys
         ):
             continue  # the broker is creating them

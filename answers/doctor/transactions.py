@@ -82,8 +82,10 @@ def _coordinator(examined: Examination) -> Coordinator:
             examined.unseen.append(f"transactions of {partition}: {sentence(error)}")
             is_whole = False
     if examined.cluster is not None:
-        wanted = {each.partition for each in examined.cluster.replicas if each.topic == TRANSACTIONS_TOPIC}
-        is_whole = is_whole and wanted <= {each.partition for each in partitions}
+        wanted = {
+            partition.partition for partition in examined.cluster.replicas if partition.topic == TRANSACTIONS_TOPIC
+        }
+        is_whole = is_whole and wanted <= {partition.partition for partition in partitions}
     is_open = (TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.PREPARE_COMMIT)
     return Coordinator(
         {state.producer_id: (name, state) for name, state in states.items() if state.state in is_open}, is_whole

@@ -48,12 +48,12 @@ def sample_codecs(
     """Return the samples of one topic, by codec. Batches that cannot be read are reported and left out."""
     found: dict[str, CodecSample] = {}
     inflated = 0
-    for codec in sorted({each.codec for _, each in samples}):
-        mine = sorted(((each, partition) for partition, each in samples if each.codec == codec))[:SAMPLES_MAX]
+    for codec in sorted({place.codec for _, place in samples}):
+        mine = sorted(((place, partition) for partition, place in samples if place.codec == codec))[:SAMPLES_MAX]
         sample = CodecSample()
-        for each, partition in mine:
+        for place, partition in mine:
             try:
-                batch = _read(directory, partition, each.offset)
+                batch = _read(directory, partition, place.offset)
                 if batch is None or batch.header.codec != codec:
                     continue
                 inflated += len(batch.payload())

@@ -234,8 +234,8 @@ class HeaderCollector:
         ranks ^= ranks >> np.uint64(32)
         ranks *= _GOLDEN
         best = np.argsort(ranks)[:SAMPLES_MAX]
-        mine = [each for each in self.facts.samples if each.codec == codec]
-        others = [each for each in self.facts.samples if each.codec != codec]
+        mine = [sample for sample in self.facts.samples if sample.codec == codec]
+        others = [sample for sample in self.facts.samples if sample.codec != codec]
         found = zip(ranks[best].tolist(), offsets[best].tolist(), strict=True)
         mine += [SampledBatch(rank, offset, codec) for rank, offset in found]
         self.facts.samples = others + heapq.nsmallest(SAMPLES_MAX, mine)
@@ -292,8 +292,8 @@ class HeaderCollector:
         batches = np.bincount(places).tolist()
         epochs = np.full(len(different), -1, np.int64)
         np.maximum.at(epochs, places, columns["producer_epoch"][known])
-        for each in zip(different.tolist(), records, batches, epochs.tolist(), strict=True):
-            facts._add_producer(each[0], int(each[1]), each[2], each[3])
+        for row in zip(different.tolist(), records, batches, epochs.tolist(), strict=True):
+            facts._add_producer(row[0], int(row[1]), row[2], row[3])
 
 
 def _codec_name(codec: int) -> str:

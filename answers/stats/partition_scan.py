@@ -86,7 +86,7 @@ def scan_partitions(
     stop = Event()
     count = threads or min(len(os.sched_getaffinity(0)), THREADS_MAX)
     found: dict[TopicPartition, PartitionFacts] = {}
-    sums = _Sums(Counter(each.topic for each in partitions)) if reads_values else None
+    sums = _Sums(Counter(partition.topic for partition in partitions)) if reads_values else None
     done = 0
     waiting = iter(partitions)
     with ThreadPoolExecutor(count, "stats") as pool:

@@ -21,7 +21,7 @@ from offsetfs.answers.stats.codec_samples import CodecSample, bytes_saved, sampl
 from offsetfs.answers.stats.due_tasks import DueTasks, due_tasks
 from offsetfs.answers.stats.header_facts import HeaderFacts
 from offsetfs.answers.stats.partition_scan import OnBytes, PartitionFacts, scan_partitions
-from offsetfs.answers.stats.value_facts import ValueFacts
+from offsetfs.answers.stats.value_facts import ValueFacts, quotient
 from offsetfs.answers.stats.value_tables import value_facts, value_histograms, value_notes, value_tables
 from offsetfs.storage import LogDirectories, TopicPartition
 from offsetfs.storage.directory import left_out_message
@@ -52,8 +52,8 @@ def stats_report(
     """
     scan = scan_partitions(directory, partitions, reads_values=reads_values, on_bytes=on_bytes)
     found = scan.partitions
-    topics = [TopicFacts(topic, list(group)) for topic, group in groupby(found, lambda each: each.partition.topic)]
-    largest = sorted(topics, key=lambda each: -each.headers.bytes)[:RECOMPRESSED_TOPICS_MAX]
+    topics = [TopicFacts(topic, list(group)) for topic, group in groupby(found, lambda facts: facts.partition.topic)]
+    largest = sorted(topics, key=lambda topic: -topic.headers.bytes)[:RECOMPRESSED_TOPICS_MAX]
     for topic in topics:
         topic.sample(directory, recompresses=topic in largest)
         topic.values = scan.topics.get(topic.topic)
@@ -78,7 +78,7 @@ def stats_report(
         unseen=list(_unseen(directory, found, due, reads_values=reads_values)),
         notes=[*_notes(topics), *value_notes(scan.total)],
     )
-    return report, all(each.failure is None for each in found) and not directory.failures
+    return report, all(facts.failure is None for facts in found) and not directory.failures
 
 
 class TopicFacts:
@@ -88,26 +88,26 @@ class TopicFacts:
         self.topic = topic
         self.partitions = partitions
         self.headers = HeaderFacts()
-        for each in partitions:
-            self.headers.merge(each.headers)
-        self.log_bytes = sum(each.log_bytes for each in partitions)
+        for facts in partitions:
+            self.headers.merge(facts.headers)
+        self.log_bytes = sum(facts.log_bytes for facts in partitions)
         self.values: ValueFacts | None = None
         self.samples: dict[str, CodecSample] = {}
 
     def sample(self, directory: LogDirectories, *, recompresses: bool) -> None:
         """Read a sample of the batches of each codec; with `recompresses` try the other codecs with it."""
-        facts = {each.partition: each for each in self.partitions}
+        by_partition = {facts.partition: facts for facts in self.partitions}
         self.samples = sample_codecs(
             directory,
-            [(each.partition, sample) for each in self.partitions for sample in each.headers.samples],
+            [(facts.partition, sample) for facts in self.partitions for sample in facts.headers.samples],
             recompresses=recompresses,
-            on_damage=lambda partition, error: facts[partition].note_damage(error),
+            on_damage=lambda partition, error: by_partition[partition].note_damage(error),
         )
 
     @property
     def skew(self) -> float | None:
         """The bytes of the largest partition, as a multiple of the mean."""
-        sizes = [each.headers.bytes for each in self.partitions]
+        sizes = [facts.headers.bytes for facts in self.partitions]
         return max(sizes) / fmean(sizes) if any(sizes) else None
 
     @property
@@ -124,8 +124,8 @@ class TopicFacts:
     def ratio_of(self, codec: str) -> float | None:
         """Return the ratio of one codec: of all batches if they were read, else of the sample."""
         if self.values is not None:
-            return _quotient(
-                sum(each.inflated_bytes[codec] for each in self.partitions), self.headers.codecs[codec].bytes
+            return quotient(
+                sum(facts.inflated_bytes[codec] for facts in self.partitions), self.headers.codecs[codec].bytes
             )
         return self.samples[codec].ratio if codec in self.samples else None
 
@@ -146,12 +146,12 @@ def _facts(
         Fact("depth", "looked at", "all records" if reads_values else "headers of all batches"),
         Fact("topics", "topics", len(topics), _COUNT),
         Fact("partitions", "partitions", len(found), _COUNT),
-        Fact("segments", "segments", sum(each.segments for each in found), _COUNT),
-        Fact("log_bytes", "bytes of segments", sum(each.log_bytes for each in found), _BYTES),
+        Fact("segments", "segments", sum(facts.segments for facts in found), _COUNT),
+        Fact("log_bytes", "bytes of segments", sum(facts.log_bytes for facts in found), _BYTES),
         Fact("records", "records", total.records, _COUNT),
         Fact("batches", "batches", total.batches, _COUNT),
-        Fact("records_per_batch", "records per batch", _quotient(total.records, total.batches), _RATIO),
-        Fact("bytes_per_record", "bytes per record", _quotient(total.bytes, total.records), _BYTES),
+        Fact("records_per_batch", "records per batch", quotient(total.records, total.batches), _RATIO),
+        Fact("bytes_per_record", "bytes per record", quotient(total.bytes, total.records), _BYTES),
         Fact("oldest", "oldest batch", total.earliest_ms, _TIME),
         Fact("newest", "newest batch", total.latest_ms, _TIME),
         Fact("missing_offsets", "missing offsets", total.missing_offsets, _COUNT),
@@ -159,14 +159,10 @@ def _facts(
         Fact("control_bytes", "bytes of control batches", total.control_bytes, _BYTES),
         Fact("empty_batches", "batches emptied by compaction", total.empty_batches, _COUNT),
         Fact("producers", "producer ids", _producer_count(total), _COUNT),
-        Fact("producer_share", "of producers with an id", _quotient(total.idempotent_records, total.records), _SHARE),
-        Fact("transactional_share", "transactional", _quotient(total.transactional_records, total.records), _SHARE),
+        Fact("producer_share", "of producers with an id", quotient(total.idempotent_records, total.records), _SHARE),
+        Fact("transactional_share", "transactional", quotient(total.transactional_records, total.records), _SHARE),
         Fact("retention_bytes", "retention frees now", freed, _BYTES),
     ]
-
-
-def _quotient(part: int | None, whole: int | None) -> float | None:
-    return None if part is None or not whole else part / whole
 
 
 def _producer_count(facts: HeaderFacts) -> int | None:
@@ -187,17 +183,17 @@ def _topics_table(topics: Sequence[TopicFacts]) -> Table:
     )
     rows = [
         (
-            each.topic,
-            len(each.partitions),
-            each.headers.records,
-            each.headers.bytes,
-            _quotient(each.headers.bytes, each.headers.records),
-            each.ratio,
-            each.skew,
-            each.headers.earliest_ms,
-            each.headers.latest_ms,
+            topic.topic,
+            len(topic.partitions),
+            topic.headers.records,
+            topic.headers.bytes,
+            quotient(topic.headers.bytes, topic.headers.records),
+            topic.ratio,
+            topic.skew,
+            topic.headers.earliest_ms,
+            topic.headers.latest_ms,
         )
-        for each in sorted(topics, key=lambda each: (-each.headers.bytes, each.topic))
+        for topic in sorted(topics, key=lambda topic: (-topic.headers.bytes, topic.topic))
     ]
     return Table("topics", "Topics, the largest first", columns, rows, 10)
 
@@ -218,20 +214,20 @@ def _partitions_table(found: Sequence[PartitionFacts]) -> Table:
     )
     rows: list[Sequence[Value]] = [
         (
-            str(each.partition),
-            each.headers.records,
-            each.headers.bytes,
-            each.headers.batches,
-            ", ".join(sorted(each.headers.codecs, key=lambda codec: -each.headers.codecs[codec].batches)),
-            each.start_offset,
-            each.end_offset,
-            each.headers.missing_offsets,
-            each.headers.late_batches,
-            each.headers.earliest_ms,
-            each.headers.latest_ms,
+            str(facts.partition),
+            facts.headers.records,
+            facts.headers.bytes,
+            facts.headers.batches,
+            ", ".join(sorted(facts.headers.codecs, key=lambda codec: -facts.headers.codecs[codec].batches)),
+            facts.start_offset,
+            facts.end_offset,
+            facts.headers.missing_offsets,
+            facts.headers.late_batches,
+            facts.headers.earliest_ms,
+            facts.headers.latest_ms,
         )
-        for each in sorted(found, key=lambda each: (-each.headers.bytes, each.partition))
-        if each.failure is None
+        for facts in sorted(found, key=lambda facts: (-facts.headers.bytes, facts.partition))
+        if facts.failure is None
     ]
     return Table("partitions", "Partitions, the largest first", columns, rows, 5)
 
@@ -296,7 +292,7 @@ def _offset_gaps_table(found: Sequence[PartitionFacts]) -> Table:
         TableColumn("first", "FIRST", _OFFSET),
         TableColumn("next_offset", "GOES ON AT", _OFFSET),
     )
-    rows = [(str(each.partition), *gap) for each in found for gap in each.headers.offset_gaps]
+    rows = [(str(facts.partition), *gap) for facts in found for gap in facts.headers.offset_gaps]
     rows.sort(key=lambda row: -row[1])
     return Table("offset_gaps", "Offsets without records between batches", columns, rows[:GAPS_SHOWN_MAX], 3)
 
@@ -310,9 +306,9 @@ def _time_gaps_table(found: Sequence[PartitionFacts]) -> Table:
         TableColumn("offset", "OFFSET", _OFFSET),
     )
     rows = [
-        (str(each.partition), gap.duration_ms / 1000, gap.begin_ms, gap.end_ms, gap.offset)
-        for each in found
-        for gap in each.headers.time_gaps
+        (str(facts.partition), gap.duration_ms / 1000, gap.begin_ms, gap.end_ms, gap.offset)
+        for facts in found
+        for gap in facts.headers.time_gaps
     ]
     rows.sort(key=lambda row: -row[1])
     return Table("time_gaps", "Longest times between two batches", columns, rows[:GAPS_SHOWN_MAX], 3)
@@ -326,7 +322,7 @@ def _due_table(due: DueTasks) -> Table:
         TableColumn("bytes", "BYTES", _BYTES),
         TableColumn("because", "BECAUSE"),
     )
-    rows = [(each.task, each.name, each.segments, each.bytes, ", ".join(each.because)) for each in due.tasks]
+    rows = [(task.task, task.name, task.segments, task.bytes, ", ".join(task.because)) for task in due.tasks]
     rows.sort(key=lambda row: -row[3])
     return Table("due", "Due now: segments that retention removes and compaction rewrites", columns, rows)
 
@@ -336,22 +332,22 @@ def _histograms(topics: Sequence[TopicFacts]) -> list[Histogram]:
 
 
 def _findings(found: Sequence[PartitionFacts]) -> Iterator[Diagnosis]:
-    for each in found:
-        if each.damaged_places:
+    for facts in found:
+        if facts.damaged_places:
             yield Diagnosis(
                 Severity.DAMAGE,
                 "unreadable-batches",
-                str(each.partition),
-                f"{counted(each.damaged_places, 'place')} left out, the first: {each.damage[0]}",
+                str(facts.partition),
+                f"{counted(facts.damaged_places, 'place')} left out, the first: {facts.damage[0]}",
                 "the numbers of this partition lack what could not be read",
                 "offsetfs verify",
             )
-        if each.headers.disordered_batches:
+        if facts.headers.disordered_batches:
             yield Diagnosis(
                 Severity.DAMAGE,
                 "offset-order",
-                str(each.partition),
-                f"{counted(each.headers.disordered_batches, 'batch', 'batches')} with offsets that do not rise",
+                str(facts.partition),
+                f"{counted(facts.headers.disordered_batches, 'batch', 'batches')} with offsets that do not rise",
                 "look-ups by offset may miss records",
                 "offsetfs verify",
             )
@@ -364,11 +360,11 @@ def _unseen(
         yield "keys and values; --values reads them"
     for path, error in directory.failures.items():
         yield left_out_message(path, error)
-    for each in found:
-        if each.failure is not None:
-            yield f"{each.partition}: {each.failure}"
-        if each.remote_note is not None:
-            yield f"{each.partition}: {each.remote_note}"
+    for facts in found:
+        if facts.failure is not None:
+            yield f"{facts.partition}: {facts.failure}"
+        if facts.remote_note is not None:
+            yield f"{facts.partition}: {facts.remote_note}"
     if due.unknown_topics:
         topics = sorted(due.unknown_topics)
         shown = ", ".join(topics[:3]) + (", …" if len(topics) > 3 else "")

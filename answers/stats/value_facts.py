@@ -23,7 +23,7 @@ class SizeFacts:
     @classmethod
     def of(cls, buckets: list[tuple[int, int, int]], size_sum: int) -> SizeFacts:
         """Return the facts of sizes by bucket: (least size, least beyond, records)."""
-        count = sum(each for _, _, each in buckets)
+        count = sum(records for _, _, records in buckets)
         mean = size_sum / count if count else None
         return cls(mean, quantile(buckets, 0.5), quantile(buckets, 0.99), quantile(buckets, 1))
 
@@ -84,3 +84,8 @@ class ValueScan:
         """Note the time of an early record of a batch, -1 if it has none."""
         if timestamp >= 0:
             self.earliest_ms = timestamp if self.earliest_ms is None else min(self.earliest_ms, timestamp)
+
+
+def quotient(part: int | None, whole: int | None) -> float | None:
+    """Return `part / whole`; None if one of them is not known, or `whole` is 0."""
+    return None if part is None or not whole else part / whole

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from offsetfs.answers.report import Bar, Fact, Histogram, Measure, Table, TableColumn, Value
 from offsetfs.answers.stats.partition_scan import ScanResult
-from offsetfs.answers.stats.value_facts import SizeFacts, ValueFacts
+from offsetfs.answers.stats.value_facts import SizeFacts, ValueFacts, quotient
 from offsetfs.storage.records import SKETCH_BYTES
 
 LARGEST_SHOWN_MAX = 10
@@ -19,17 +19,13 @@ def value_facts(total: ValueFacts | None) -> list[Fact]:
     if total is None:
         return []
     return [
-        Fact("null_share", "null values", _share(total.null_values, total.records), _SHARE),
+        Fact("null_share", "null values", quotient(total.null_values, total.records), _SHARE),
         Fact("tombstones", "tombstones", total.tombstones, _COUNT),
-        Fact("keyed_share", "with a key", _share(total.keyed, total.records), _SHARE),
+        Fact("keyed_share", "with a key", quotient(total.keyed, total.records), _SHARE),
         Fact("distinct_keys", "distinct keys", total.distinct_keys, _COUNT),
-        Fact("header_share", "with headers", _share(total.with_headers, total.records), _SHARE),
+        Fact("header_share", "with headers", quotient(total.with_headers, total.records), _SHARE),
         Fact("value_mean", "mean size of values", total.values.mean, _BYTES),
     ]
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
 
 
 def value_tables(scan: ScanResult) -> Iterator[Table]:
@@ -42,55 +38,46 @@ def value_tables(scan: ScanResult) -> Iterator[Table]:
 
 
 def _values_table(scan: ScanResult) -> Table:
-    columns = (
-        TableColumn("topic", "TOPIC"),
-        *_size_columns(),
-        TableColumn("null_share", "NULL", _SHARE),
-        TableColumn("header_share", "WITH HEADERS", _SHARE),
-    )
-    rows: list[tuple[Value, ...]] = [
-        (
-            topic,
-            *_sizes(facts.values),
-            _share(facts.null_values, facts.records),
-            _share(facts.with_headers, facts.records),
-        )
-        for topic, facts in sorted(scan.topics.items())
-    ]
-    return Table("values", "Sizes of values", columns, rows, 10)
+    columns = (TableColumn("null_share", "NULL", _SHARE), TableColumn("header_share", "WITH HEADERS", _SHARE))
+    rows = {
+        topic: (facts.values, quotient(facts.null_values, facts.records), quotient(facts.with_headers, facts.records))
+        for topic, facts in scan.topics.items()
+    }
+    return _sizes_table("values", "Sizes of values", columns, rows)
 
 
 def _keys_table(scan: ScanResult) -> Table:
     columns = (
-        TableColumn("topic", "TOPIC"),
-        *_size_columns(),
         TableColumn("keyed_share", "KEYED", _SHARE),
         TableColumn("distinct_keys", "DISTINCT", _COUNT),
         TableColumn("replaced_share", "REPLACED", _SHARE),
         TableColumn("tombstones", "TOMBSTONES", _COUNT),
     )
-    rows: list[tuple[Value, ...]] = [
-        (
-            topic,
-            *_sizes(facts.keys),
-            _share(facts.keyed, facts.records),
+    rows = {
+        topic: (
+            facts.keys,
+            quotient(facts.keyed, facts.records),
             facts.distinct_keys,
             facts.replaced_share,
             facts.tombstones,
         )
-        for topic, facts in sorted(scan.topics.items())
+        for topic, facts in scan.topics.items()
         if facts.keyed
-    ]
-    return Table("keys", "Keys", columns, rows, 10)
+    }
+    return _sizes_table("keys", "Keys", columns, rows)
 
 
-def _size_columns() -> tuple[TableColumn, ...]:
+def _sizes_table(
+    key: str, title: str, columns: Sequence[TableColumn], rows: Mapping[str, tuple[SizeFacts, *tuple[Value, ...]]]
+) -> Table:
+    """Return a table of topics: quantiles of sizes, then `columns`, from `rows` by topic."""
     names = (("mean", "MEAN"), ("median", "MEDIAN"), ("p99", "99 %"), ("largest", "LARGEST"))
-    return tuple(TableColumn(key, heading, _BYTES) for key, heading in names)
-
-
-def _sizes(sizes: SizeFacts) -> tuple[Value, ...]:
-    return sizes.mean, sizes.median, sizes.p99, sizes.largest
+    sizes = (TableColumn(name, heading, _BYTES) for name, heading in names)
+    shown = [
+        (topic, facts.mean, facts.median, facts.p99, facts.largest, *values)
+        for topic, (facts, *values) in sorted(rows.items())
+    ]
+    return Table(key, title, (TableColumn("topic", "TOPIC"), *sizes, *columns), shown, 10)
 
 
 def _largest_table(scan: ScanResult) -> Table:
@@ -100,10 +87,10 @@ def _largest_table(scan: ScanResult) -> Table:
         TableColumn("bytes", "KEY AND VALUE", _BYTES),
     )
     rows = [
-        (str(each.partition), offset, size)
-        for each in scan.partitions
-        if each.values is not None
-        for size, offset in each.values.largest
+        (str(facts.partition), offset, size)
+        for facts in scan.partitions
+        if facts.values is not None
+        for size, offset in facts.values.largest
     ]
     rows.sort(key=lambda row: -row[2])
     return Table("largest", "Largest records", columns, rows[:LARGEST_SHOWN_MAX], 5)
