@@ -25,6 +25,8 @@ import pyarrow.compute as pc
 from offsetfs.schemas.column_json import JsonColumns
 from offsetfs.schemas.decoding import TopicDecoder
 from offsetfs.schemas.json_texts import SCHEMA, TEXT, MaskedDecoder
+from offsetfs.schemas.named_rows import may_name_schema
+from offsetfs.schemas.references import KEY_FIELD
 from offsetfs.storage import LOG_APPEND_TIME, Batch, Record, TopicPartition
 from offsetfs.storage.errors import DecompressionLimit
 from offsetfs.storage.records import (
@@ -115,18 +117,14 @@ class DecodedLines:
     def _records(self, of: _Columns) -> MadeLines:
         headers = _with_texts(of.headers)
         texts, schemas, raw, reasons = self._decoded(self._decoder, of.values, headers)
-        keys, key_schemas, raw_keys, key_reasons = self._decoded(self._keys, of.keys, headers)
         columns = JsonColumns(self._is_base64)
         columns.begin(len(texts))
         members = [
             columns.add(of.offsets, self._prefix),
             columns.add(of.timestamps, "timestamp"),
             columns.add(of.timestamp_types, "timestamp_type"),
-            columns.add(keys, "key", is_omitted=True, is_text=True),
         ]
-        if key_reasons is not None:
-            members.append(columns.add(raw_keys, "key", is_omitted=True))
-            key_schemas = pc.if_else(key_reasons.is_valid(), pa.scalar(None, pa.binary()), key_schemas)
+        about_keys = self._add_keys(columns, members, of.keys, headers)
         members.append(columns.add(texts, "value", is_omitted=True, is_text=True))
         if reasons is not None:
             members.append(columns.add(raw, "value", is_omitted=True))
@@ -134,11 +132,25 @@ class DecodedLines:
         if reasons is not None:
             members.append(columns.add(reasons, "value_error", is_omitted=True))
         members.append(columns.add(schemas, "value_schema", is_omitted=True, is_text=True))
-        if key_reasons is not None and self._keys.has_schema:
-            members.append(columns.add(key_reasons, "key_error", is_omitted=True))
-        members.append(columns.add(key_schemas, "key_schema", is_omitted=True, is_text=True))
+        for name, column in about_keys.items():
+            members.append(columns.add(column, name, is_omitted=True, is_text=name == "key_schema"))
         columns.end(members)
         return MadeLines(*columns.lines())
+
+    def _add_keys(
+        self, columns: JsonColumns, members: list[int], keys: pa.BinaryArray, headers: pa.ListArray | None
+    ) -> dict[str, pa.Array]:
+        """Add the keys, and return the columns that say how they were decoded."""
+        if not self._keys.has_schema and not may_name_schema(keys, headers, KEY_FIELD):  # most topics
+            members.append(columns.add(keys, "key"))
+            return {}
+        texts, schemas, raw, reasons = self._decoded(self._keys, keys, headers)
+        members.append(columns.add(texts, "key", is_omitted=True, is_text=True))
+        if reasons is None:
+            return {"key_schema": schemas}
+        members.append(columns.add(raw, "key", is_omitted=True))
+        schemas = pc.if_else(reasons.is_valid(), pa.scalar(None, pa.binary()), schemas)
+        return {**({"key_error": reasons} if self._keys.has_schema else {}), "key_schema": schemas}
 
     def _decoded(
         self, decoder: TopicDecoder | MaskedDecoder, values: pa.BinaryArray, headers: pa.ListArray | None
