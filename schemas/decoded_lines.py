@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from offsetfs.schemas.column_json import JsonColumns
 from offsetfs.schemas.decoding import TopicDecoder
-from offsetfs.schemas.json_texts import SCHEMA, TEXT, MaskedDecoder
+from offsetfs.schemas.json_texts import SCHEMA, TEXT, MaskedTexts
 from offsetfs.schemas.named_rows import may_name_schema
 from offsetfs.schemas.references import KEY_FIELD
 from offsetfs.storage import LOG_APPEND_TIME, Batch, Record, TopicPartition
@@ -70,7 +70,7 @@ class DecodedLines:
     def __init__(
         self,
         name: TopicPartition,
-        decoder: TopicDecoder | MaskedDecoder,
+        decoder: TopicDecoder | MaskedTexts,
         keys: TopicDecoder,
         *,
         is_base64: bool = False,
@@ -153,7 +153,7 @@ class DecodedLines:
         return {**({"key_error": reasons} if self._keys.has_schema else {}), "key_schema": schemas}
 
     def _decoded(
-        self, decoder: TopicDecoder | MaskedDecoder, values: pa.BinaryArray, headers: pa.ListArray | None
+        self, decoder: TopicDecoder | MaskedTexts, values: pa.BinaryArray, headers: pa.ListArray | None
     ) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array | None]:
         """Return the texts, which are null where a value is not decoded; schemas; the values of these rows; reasons.
 

@@ -192,16 +192,33 @@ class FollowingSchemas(DirectorySchemas):
             return self._known
 
 
-class MaskedDecoder:
+class MaskedTexts:
     """Decodes the values of a topic with a mask as texts, by the columns of its newest schema: as SQL does."""
 
     is_masked = True
 
+    def __init__(self, schemas: DirectorySchemas, topic: str, *, is_base64: bool = False) -> None:
+        """`NoSchema`; `MaskError`."""
+        self._decoder = schemas.decoder(topic, schemas.reader(topic))
+        self._is_base64 = is_base64
+
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> DecodedColumn:
+        """Decode a column, as `TopicDecoder.decode`, with texts without schemas."""
+        column = self._decoder.decode(values, headers)
+        columns = JsonColumns(self._is_base64)
+        columns.add(column.values)
+        texts = pc.if_else(column.reasons.is_valid(), pa.scalar(None, pa.binary()), columns.texts())
+        parts = [texts, pa.nulls(len(texts), pa.binary())]
+        return DecodedColumn(pa.StructArray.from_arrays(parts, fields=list(JsonTexts.type)), column.reasons)
+
+
+class MaskedDecoder(MaskedTexts):
+    """The same for files of a mount."""
+
     def __init__(self, schemas: FollowingSchemas, topic: str, *, is_base64: bool = False) -> None:
         """`NoSchema`; `MaskError`."""
         self._schemas, self._checked = schemas, schemas.known
-        self._decoder = schemas.decoder(topic, schemas.reader(topic))
-        self._is_base64 = is_base64
+        super().__init__(schemas, topic, is_base64=is_base64)
 
     @property
     def has_unknown(self) -> bool:
@@ -216,15 +233,6 @@ class MaskedDecoder:
             return False
         self._checked = known
         return self._decoder.would_decode_more(known)
-
-    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> DecodedColumn:
-        """Decode a column, as `TopicDecoder.decode`, with texts without schemas."""
-        column = self._decoder.decode(values, headers)
-        columns = JsonColumns(self._is_base64)
-        columns.add(column.values)
-        texts = pc.if_else(column.reasons.is_valid(), pa.scalar(None, pa.binary()), columns.texts())
-        parts = [texts, pa.nulls(len(texts), pa.binary())]
-        return DecodedColumn(pa.StructArray.from_arrays(parts, fields=list(JsonTexts.type)), column.reasons)
 
 
 class FollowingDecoder(TopicDecoder):

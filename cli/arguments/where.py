@@ -16,6 +16,7 @@ from offsetfs.storage.errors import sentence
 if TYPE_CHECKING:
     from offsetfs.answers.find import Search
     from offsetfs.answers.find_lines import LinesOf
+    from offsetfs.schemas.masks import Masks
     from offsetfs.schemas.schema_files import FileSchema
     from offsetfs.storage import AnyLogDirectory
 
@@ -26,6 +27,7 @@ class Schemas:
 
     words: Sequence[str]
     registry_word: str | None
+    masks: Masks | None
 
     def files(self) -> Mapping[str, FileSchema]:
         """Return the schemas of files; `Failure` for a wrong one."""
@@ -52,6 +54,7 @@ def searching_where(search: Search, condition: str, isolation: str, schemas: Sch
             skips_damage=True,
             files=(),
             schemas=schemas.files(),
+            masks=schemas.masks,
             registry=registry_of(schemas.registry_word),
         )
         with session:
@@ -69,4 +72,27 @@ def decoded_lines_of(directory: AnyLogDirectory, schemas: Schemas) -> LinesOf:
         from offsetfs.answers.find_decoded import DecodedFinds
     except ModuleNotFoundError as error:
         raise Failure(f"--decoded needs {error.name}: {install_command('arrow')}", SYSTEM) from error
-    return DecodedFinds(directory, schemas.files(), registry_of(schemas.registry_word)).lines_of
+    from offsetfs.schemas.masks import MaskError
+
+    try:
+        return DecodedFinds(directory, schemas.files(), schemas.masks, registry_of(schemas.registry_word)).lines_of
+    except MaskError as error:
+        raise Failure(printable(str(error)), WRONG_CALL) from error
+
+
+def masks_of(words: Sequence[str], *, shows_values: bool, searches_values: bool) -> Masks | None:
+    """Return the masks of a search; `Failure` for a wrong one, or if the search shows or searches raw values."""
+    if not words:
+        return None
+    if shows_values:
+        raise Failure("--mask: without --decoded, --count or --paths raw values would be printed", WRONG_CALL)
+    if searches_values:
+        raise Failure("--mask: --text and --regex search raw values; use --where, or --in key", WRONG_CALL)
+    try:
+        from offsetfs.schemas.masks import MaskError, parse_masks
+    except ModuleNotFoundError as error:
+        raise Failure(f"--mask needs {error.name}: {install_command('arrow')}", SYSTEM) from error
+    try:
+        return parse_masks(words)
+    except MaskError as error:
+        raise Failure(printable(str(error)), WRONG_CALL) from error

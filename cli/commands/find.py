@@ -16,7 +16,7 @@ import click
 from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cluster_options
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.sources import opened_source
-from offsetfs.cli.arguments.where import Schemas, decoded_lines_of, searching_where
+from offsetfs.cli.arguments.where import Schemas, decoded_lines_of, masks_of, searching_where
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure, of_output
 from offsetfs.common.formatting import printable
 from offsetfs.common.quantities import time_ms
@@ -91,6 +91,13 @@ _FIELDS = ("value", "key", "headers", "any")
     help="A registry for schemas that are nowhere else, or a properties file with schema.registry.url.",
 )
 @click.option(
+    "--mask",
+    "mask_words",
+    metavar="TOPIC:FIELD[,FIELD]",
+    multiple=True,
+    help="Fields that are null for --where and --decoded, by path, *.NAME or #TAG; may be repeated.",
+)
+@click.option(
     "--isolation",
     type=click.Choice((READ_UNCOMMITTED, READ_COMMITTED)),
     default=READ_UNCOMMITTED,
@@ -121,6 +128,7 @@ def command(
     is_decoded: bool,
     schema_words: tuple[str, ...],
     registry_word: str | None,
+    mask_words: tuple[str, ...],
     isolation: str,
 ) -> int:
     """Print the records of topics that meet all conditions, as lines of JSON, partition by partition, in offset order.
@@ -147,6 +155,11 @@ def command(
     Exit codes: 1 wrong call, or no record matches; 2 system error, 8 interrupted, 32 a part of a log could not be read.
     """
     form = _Form(is_count, is_paths, is_values, is_decoded, first, last)
+    masks = masks_of(
+        mask_words,
+        shows_values=not (is_decoded or is_count or is_paths),
+        searches_values=bool(texts or patterns) and place in ("value", "any"),
+    )
     wanted = _key(key, key_base64)
     conditions = _conditions(wanted, texts, patterns, place, ignore_case, headers)
     question = _question(names, start, end, has_schemas=is_decoded or where is not None)
@@ -155,7 +168,7 @@ def command(
         for note in chosen.notes:
             _say(note)
         search = _search(directory, chosen.partitions, conditions, _bounds(start, end, chosen.partitions), isolation)
-        schemas = Schemas(schema_words, registry_word)
+        schemas = Schemas(schema_words, registry_word, masks)
         with contextlib.nullcontext() if where is None else searching_where(search, where, isolation, schemas):
             form.run(search, schemas)
         failures = directory.failures

@@ -262,6 +262,7 @@ class Partition:
             else:
                 if schemas.refresh():  # a producer registers a schema before it sends a record with it
                     decoder = renewed(schemas, self.topic, decoder)
+                decoder.forget_failures()  # a registry may have the schemas now
                 yield from _decoded_records(self.number, reader, decoder)
             offset = end
 

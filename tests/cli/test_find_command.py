@@ -267,7 +267,32 @@ def test_conditions_and_lines_have_decoded_values(find: Found, tmp_path: Path) -
     assert [line.get("value_error") for line in lines[:4]] == [None, None, None, "the record names no schema"]
     # A column that only the topic has: then the condition is asked of that.
     assert find("orders", "--where", "value_text = 'plain'", "--paths", directory=decoded)[1] == "orders-0/3\n"
-    assert "`--decoded` prints values by their schemas." in PAGE
+    assert "`--decoded` prints values by their schemas, with `--mask` without" in PAGE
+
+
+def test_masked_fields_are_neither_printed_nor_found(find: Found, tmp_path: Path) -> None:
+    masked = tmp_path / "masked"
+    masked.mkdir()
+    write_orders(masked)
+    words = ["orders", "--mask", "orders:photo"]
+    code, out, _ = find(*words, "--decoded", directory=masked)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert code == exit_codes.DONE and "text" not in out and "plain" not in out
+    assert lines[0]["value"] == {"id": 1, "photo": None, "at": "1970-01-01T00:00:00.000Z"}
+    assert find(*words, "--where", "id = 1", "--paths", directory=masked)[1] == "orders-0/0\n"
+    photo = "photo::VARCHAR LIKE '%text%'"
+    assert find("orders", "--where", photo, "--count", directory=masked)[1] == "1\n"
+    assert find(*words, "--where", photo, "--count", directory=masked)[1] == "0\n"
+    for more, reason in (
+        ([], "--mask: without --decoded, --count or --paths raw values would be printed"),
+        (["--values"], "--mask: without --decoded, --count or --paths raw values would be printed"),
+        (["--count", "--text", "x"], "--mask: --text and --regex search raw values; use --where, or --in key"),
+        (["--count", "--mask", "x"], "mask 'x' is not TOPIC:FIELD[,FIELD], such as"),
+        (["--decoded", "--mask", "orders:photos"], "values of orders have no such field; did you mean photo?"),
+        (["--count", "--where", "value_text = 'plain'"], "--where: "),
+    ):
+        code, out, err = find(*words, *more, directory=masked)
+        assert (code, out) == (exit_codes.WRONG_CALL, "") and reason in err and err.count("\n") == 1, more
 
 
 @pytest.mark.damages

@@ -127,6 +127,22 @@ def test_the_library_takes_a_registry(logs: Path, registry: Registry) -> None:
             orders.arrow(decode=True, schema_registry="ftp://x")
 
 
+def test_a_follower_of_the_library_sees_a_schema_that_is_registered_later(
+    logs: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("UNKNOWN_S", 0), ("ASKED_AGAIN_MAX", 1 << 62)):
+        monkeypatch.setattr(registry_schemas, name, value)
+    with offsetfs.open(logs) as data:
+        orders = data.partition("orders-0")
+        found = orders.follow(start=1, timeout=60, decode=True, schema_registry=registry.url)
+        first = next(found)
+        assert isinstance(first, offsetfs.DecodedRecord) and first.decoded_error == "schema 9 is unknown"
+        registry.add(9, FIRST)
+        rest = [next(found) for _ in range(3)]  # of the same batch of records
+        write_log(logs, "orders-0", [(None, rest[1].value, ())])
+        assert next(found).decoded is not None
+
+
 def test_the_command_prints_schemas_of_the_registry(
     logs: Path, registry: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
