@@ -321,7 +321,7 @@ class Follower:
         self._counts.followers -= 1
 
 
-class Joining(Protocol):
+class NewPartitions(Protocol):
     """Finds partitions that are created while a topic is followed."""
 
     @property
@@ -336,7 +336,7 @@ class FollowHandle:
     """An open stream of one partition, or of all partitions of a topic. A read returns records of one partition."""
 
     def __init__(
-        self, mount: MountContext, followers: list[Follower], opening: Opening, joining: Joining | None = None
+        self, mount: MountContext, followers: list[Follower], opening: Opening, joining: NewPartitions | None = None
     ) -> None:
         self._mount = mount
         self._followers = followers
@@ -392,7 +392,7 @@ class FollowHandle:
         observed += [observe(follower.partition) for follower in self._followers]
         return observed
 
-    async def _join(self, joining: Joining) -> None:
+    async def _join(self, joining: NewPartitions) -> None:
         followers = await joining.joined(self._followers)
         if self._is_released:
             release_all(followers)

@@ -140,7 +140,8 @@ def test_a_follower_of_the_library_sees_a_schema_that_is_registered_later(
         registry.add(9, FIRST)
         rest = [next(found) for _ in range(3)]  # of the same batch of records
         write_log(logs, "orders-0", [(None, rest[1].value, ())])
-        assert next(found).decoded is not None
+        last = next(found)
+        assert isinstance(last, offsetfs.DecodedRecord) and last.decoded is not None
 
 
 def test_the_command_prints_schemas_of_the_registry(
