@@ -260,8 +260,8 @@ class _Copy:
     def run(self) -> None:
         """Copy what the cache lacks; `Failure`, StorageError, OSError."""
         os.makedirs(self._path, mode=0o700, exist_ok=True)
-        preflight.check_mirror(self._path)
         with _alone(self._path):
+            preflight.check_mirror(self._path)  # another command may just have created the first partition
             held = _held(self._path, self._survey)
             if self._is_done(held):
                 return

@@ -9,14 +9,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
 import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
+from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, check_cluster_options, cluster_options, is_cluster
 from offsetfs.cli.arguments.schema_registry import registry_of
+from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, SYSTEM, WRONG_CALL, Failure, of_output
 from offsetfs.cli.terminal.output_files import is_special, replaced_file
 from offsetfs.common.extras import install_command
@@ -24,6 +26,7 @@ from offsetfs.common.formatting import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
+    from offsetfs.storage import LogDirectory
     from offsetfs.tables.sql.session import SqlSession
 
 _COPY_OPTIONS = {
@@ -98,6 +101,8 @@ _FORMATS_OF_ENDINGS = {"jsonl": "ndjson", "txt": _TABLE, "": _TABLE}
     show_default=True,
     help="Damaged batches: end, or leave them out.",
 )
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="With kafka://: a topic to copy; default all.")
+@cluster_options
 def command(
     log_directory: str,
     statements: tuple[str, ...],
@@ -111,9 +116,10 @@ def command(
     mask_words: tuple[str, ...],
     isolation: str,
     damage: str,
+    topics: tuple[str, ...],
 ) -> int:
     """Run SQL over the topics of LOGDIR, or open a prompt if there is no STATEMENT. LOGDIR is only read, also beside a
-    broker or a mount. Needs `pip install 'offsetfs[sql]'`.
+    broker or a mount; it may be a cluster, whose topics are copied first. Needs `pip install 'offsetfs[sql]'`.
 
     Each topic is a table with the columns key, value, topic, "partition", "offset", "timestamp", "timestampType",
     headers, and key_text, value_text and value_json where key and value are text or JSON. "offset" needs its quotes.
@@ -132,14 +138,18 @@ def command(
     offsetfs sql /var/lib/kafka/data "SELECT status, sum(amount) FROM decoded.payments GROUP BY 1"
     offsetfs sql /var/lib/kafka/data -f report.sql -p day=2026-11-20 -o report.csv
     offsetfs sql /var/lib/kafka/data "SELECT * FROM orders" -o orders.parquet
+    offsetfs sql kafka://broker1:9092/ --topic orders "SELECT count(*) FROM orders"
     offsetfs sql /var/lib/kafka/data
 
     Exit codes: 1 wrong call or statement, or damaged batches were left out; 2 system error, 8 interrupted, 32 a log
     could not be read.
     """
     _check_packages()
-    log_directory = attached(log_directory)
-    preflight.check_directory(log_directory, read_only=True, may_be_empty=True)
+    if not is_cluster(log_directory):
+        if topics:
+            raise Failure("--topic goes with a cluster; a statement names its topics", WRONG_CALL)
+        log_directory = attached(log_directory)
+        preflight.check_directory(log_directory, read_only=True, may_be_empty=True)
     parameters = _parameters(texts)
     text = _text(statements, file)
     if text is None and (output is not None or output_format not in (None, _TABLE)):
@@ -151,7 +161,6 @@ def command(
         raise Failure("--format parquet needs a file: -o FILE", WRONG_CALL)
     from offsetfs.schemas.masks import MaskError, parse_masks
     from offsetfs.schemas.schema_files import SchemaFileError, read_schema_files
-    from offsetfs.storage import LogDirectory
     from offsetfs.tables.sql.session import SqlError, SqlSession
 
     try:
@@ -163,11 +172,7 @@ def command(
         masks = parse_masks(mask_words)
     except MaskError as error:
         raise Failure(printable(str(error)), WRONG_CALL) from error
-    try:
-        directory = LogDirectory.open(log_directory, read_only=True)
-    except StorageError as error:
-        raise Failure(str(error)) from error
-    with contextlib.closing(directory):
+    with _opened(log_directory, topics) as directory:
         try:
             session = SqlSession(
                 directory,
@@ -191,6 +196,25 @@ def command(
             for finding in session.damage:
                 click.echo(f"offsetfs sql: left out: {printable(sentence(finding))}", err=True)
             return WRONG_CALL if session.damage else DONE
+
+
+@contextlib.contextmanager
+def _opened(log_directory: str, topics: Sequence[str]) -> Iterator[LogDirectory]:
+    """Open LOGDIR, or the cache of a cluster with these topics, all if there are none; `Failure`."""
+    from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC
+    from offsetfs.storage import LogDirectory
+
+    if is_cluster(log_directory):
+        with opened_source(log_directory, question=ClusterQuestion(topics, [SCHEMAS_TOPIC])) as opened:
+            yield opened.directories[0]
+        return
+    check_cluster_options()
+    try:
+        directory = LogDirectory.open(log_directory, read_only=True)
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    with contextlib.closing(directory):
+        yield directory
 
 
 @contextlib.contextmanager

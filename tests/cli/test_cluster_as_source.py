@@ -158,6 +158,14 @@ def test_a_cluster_is_compared_with_a_directory_and_with_a_cluster(
     assert "did you mean users.eu?" in command("diff", url, other, "users").error
 
 
+def test_sql_reads_the_topics_of_a_cluster_that_are_named(url: str, caches: Path, command: Commands) -> None:
+    query = "SELECT count(*) AS n FROM all_topics"
+    assert command("sql", url, "--topic", "orders", query, "--format", "csv").out == "n\n20\n"
+    assert paths_of(caches) == ["whole/orders-0", "whole/orders-1"]
+    assert command("sql", url, query, "--format", "csv").out == "n\n21\n"
+    assert "no such topic or partition; did you mean orders?" in command("sql", url, "--topic", "order", query).error
+
+
 def test_schemas_and_usage_of_a_cluster_need_only_the_newest_records(url: str, caches: Path, command: Commands) -> None:
     printed = command("schemas", url, "--json")
     assert json.loads(printed.out)["counted_records"] == {"orders": 20, "users.eu": 1}
@@ -184,6 +192,7 @@ def test_schemas_and_usage_of_a_cluster_need_only_the_newest_records(url: str, c
         (("stats", "URL", "--cache", "/proc/1/x"), "/proc/1/x: No such file or directory", 32),
         (("stats", "/", "--cache", "x"), "--cache goes with a cluster, such as kafka://broker1:9092/", 1),
         (("stats", "/", "--config", "x"), "--config goes with a cluster, such as kafka://broker1:9092/", 1),
+        (("sql", "/", "--topic", "orders", "SELECT 1"), "--topic goes with a cluster; a statement names its topics", 1),
         (("diff", "/", "/", "--config-b", "x"), "--config-b goes with a cluster as B", 1),
         (("doctor", "URL"), "URL: is a cluster; run it where the files of its brokers are", 1),
     ],
