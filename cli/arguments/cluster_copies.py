@@ -211,13 +211,15 @@ def copied(url: str, question: ClusterQuestion, config: str | None = None) -> Cl
 
 
 def _cache(survey: ClusterSurvey, brokers: str) -> tuple[str, bool]:
-    """Return the path of the cache, and whether it is one of parts."""
+    """Return the path of the cache, and whether it is one of parts: also beside a mount of other topics."""
     given = _option(_CACHE)
     if given is not None:
         return os.path.realpath(given), False
     whole = os.path.realpath(user_cache(survey.cluster_id or brokers, "--cache DIR"))
+    writer = mirroring_process(whole) if os.path.isdir(whole) else None
+    is_held = writer is not None and not {str(name) for name in survey.extents} <= writer["partitions"].keys()
     is_for_mounts = survey.is_whole and not INTERNAL_TOPICS & survey.topic_ids.keys()
-    if is_for_mounts or _has_beginnings(_held(whole, survey), survey):
+    if not is_held and (is_for_mounts or _has_beginnings(_held(whole, survey), survey)):
         return whole, False
     return f"{whole}-parts", True
 
@@ -292,22 +294,17 @@ class _Copy:
         return Failure(f"{cause}; name another --cache DIR, or remove it: offsetfs delete {self._path} {name.topic}")
 
     def _check_space(self, held: Mapping[TopicPartition, range]) -> int | None:
-        """Say what is copied; return about how many bytes, None: unknown. `Failure` if the disk cannot hold them."""
+        """Return about how many bytes are copied; None: unknown. `Failure` if the disk cannot hold them."""
         amounts = [
             extent.bytes_from(held[name].stop if name in held else extent.begin)
             for name, extent in self._survey.extents.items()
         ]
-        if not any(each != 0 for each in amounts):
-            return 0
         known = sum(each for each in amounts if each is not None)
-        is_known = None not in amounts
         free = shutil.disk_usage(self._path).free
         if known > free:
             cause = f"about {size(known)} are to be copied to {self._path}, and its disk has {size(free)} free"
             raise Failure(f"{cause}; name fewer topics, or a directory on a larger disk with --cache DIR")
-        amount = f"about {size(known)}" if is_known else "an unknown number of bytes"
-        _say(f"copying {amount} of {counted(len(self._survey.topic_ids), 'topic')} to {self._path}")
-        return known if is_known else None
+        return None if None in amounts else known
 
     def _wait_for(self, error: LogDirectoryLocked) -> None:
         """Wait until the mirror that has locked the cache has copied the same; `Failure`."""
@@ -333,6 +330,9 @@ class _Copy:
             self._statuses[:] = [status]
             on_bytes(status.appended_bytes, max(missing or 0, status.appended_bytes))
 
+        if missing != 0:
+            amount = "an unknown number of bytes" if missing is None else f"about {size(missing)}"
+            _say(f"copying {amount} of {counted(len(self._survey.topic_ids), 'topic')} to {self._path}")
         source = replace(self._source, options=self._options(directory.mirror))
         try:
             preflight.check_descriptors()

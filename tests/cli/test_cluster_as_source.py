@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from fixtures.mirrors.process import MirrorProcess, mirrored_end, wait_until
+from fixtures.mirrors.process import MirrorProcess, wait_until
 
 import offsetfs
 from offsetfs import cli
+from offsetfs.cli.mounts.mirroring_process import mirroring_process
 from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.unit
@@ -229,12 +230,18 @@ def test_a_cache_of_the_user_that_begins_later_is_not_replaced(url: str, tmp_pat
 
 
 @pytest.mark.long
-def test_a_mirror_that_keeps_the_cache_in_step_is_read_beside(url: str, tmp_path: Path, command: Commands) -> None:
-    cache = tmp_path / "mirror"
+def test_a_mirror_that_keeps_the_cache_in_step_is_read_beside(url: str, caches: Path, command: Commands) -> None:
     address = url.removeprefix("kafka://").rstrip("/")
+    assert command("find", url, "orders", "--count").out == "20\n"
+    (cache,) = caches.iterdir()
     with MirrorProcess(address, cache, "--topic", "orders") as mirror:
-        wait_until(lambda: mirrored_end(cache, ORDERS[1]) == 10, "the records")
-        assert command("find", url, "orders", "--count", "--cache", cache).out == "20\n"
+        wait_until(lambda: mirroring_process(str(cache)) is not None, "the mirror runs")
+        wait_until(lambda: "orders-1" in (mirroring_process(str(cache)) or {})["partitions"], "its partitions")
+        assert command("find", url, "orders", "--count").out == "20\n"
+        assert command("diff", url, cache, "orders").code == 0
+        # A topic that it lacks is copied elsewhere, but not away from the directory that the user has named.
+        assert command("find", url, "users.eu", "--count").out == "1\n"
+        assert paths_of(caches) == ["parts/users.eu-0", "whole/orders-0", "whole/orders-1"]
         printed = command("find", url, "users.eu", "--cache", cache)
         assert (printed.code, printed.out) == (32, "")
         assert f"{cache} is mirrored from {address} by process" in printed.error
