@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicCollection
@@ -20,6 +22,7 @@ from fixtures.machine.free_ports import free_ports
 from fixtures.mirrors.process import MirrorProcess, batches_of
 
 import offsetfs
+from offsetfs import cli
 from offsetfs.kafka.protocol.message import id_text
 from offsetfs.storage import LogDirectory, TopicPartition
 
@@ -237,3 +240,29 @@ def settings_of(broker: KafkaBroker, topic: str) -> dict[str, str]:
     )
     found = admin.describe_configs([resource])[resource].result(SECONDS_MAX)
     return {name: entry.value for name, entry in found.items()}
+
+
+def test_diff_calls_copies_of_mirror_maker_equal_but_for_aborted_records(
+    clusters: Clusters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    a, b = clusters.source.log_dir, f"kafka://{clusters.target.address}/"
+
+    def compared(*words: str) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        code = cli.run(["diff", str(a), b, *words, "--only", "records", "--json"])
+        printed = capsys.readouterr()
+        assert printed.out, printed.err
+        return code, json.loads(printed.out)
+
+    for words in (("--by", "content", "--ignore-times"), ("--by", "key")):
+        code, printed = compared("stamped", *words)
+        assert (code, printed["findings"]) == (0, []), words
+    code, printed = compared("orders", "--by", "content")
+    (row,) = printed["tables"]["partitions"]
+    assert (code, row["equal_records"], row["missing_a"], row["missing_b"]) == (1, 101, 5, 0)
+    assert all(
+        json.loads(each["record"])["value"] == "aborted"
+        for each in printed["tables"]["partings"]
+        if each["side"] == "B"
+    )
