@@ -29,7 +29,7 @@ from offsetfs.answers.doctor.doctor import examine
 from offsetfs.answers.report import Diagnosis, Report
 from offsetfs.cli import run
 
-pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("quiet_py4j")]
+pytestmark = pytest.mark.interop
 
 DISK_BYTES = 112 << 20
 BALLAST_BYTES = 8 << 20
