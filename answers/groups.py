@@ -5,12 +5,15 @@ The history is what compaction has left of `__consumer_offsets`. Commits of open
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from offsetfs.answers.doctor.commits import impossible
-from offsetfs.answers.report import Diagnosis, Fact, Measure, Report, Table, TableColumn
+from offsetfs.answers.doctor.commits import impossible, topic_id_of
+from offsetfs.answers.report import Diagnosis, Fact, Measure, Report, Table, TableColumn, Value
+from offsetfs.kafka.protocol.message import id_text
 from offsetfs.storage import Log, LogDirectories, TopicPartition
 from offsetfs.storage.coordinators import (
     OFFSETS_TOPIC,
@@ -58,6 +61,15 @@ PARTITION_COLUMNS = (
     TableColumn("committed", "COMMITTED", Measure.OFFSET),
     TableColumn("end", "END", Measure.OFFSET),
     *_LAG,
+)
+MEMBER_COLUMNS = (
+    TableColumn("member", "MEMBER"),
+    TableColumn("client", "CLIENT"),
+    TableColumn("host", "HOST"),
+    TableColumn("instance", "INSTANCE"),
+    TableColumn("epoch", "EPOCH", Measure.COUNT),
+    TableColumn("partitions", "PARTITIONS", Measure.COUNT),
+    TableColumn("assignment", "ASSIGNMENT"),
 )
 HISTORY_COLUMNS = (
     TableColumn("time", "TIME", Measure.TIME),
@@ -147,7 +159,8 @@ def groups_report(
         rows.sort(key=lambda row: -(row[4] if isinstance(row[4], int) else -1))
         tables = [Table("groups", "Groups", GROUP_COLUMNS, rows)]
     else:
-        facts, tables = _facts(groups, group), _tables(lags[group], history)
+        facts = _facts(groups, group)
+        tables = _tables(lags[group], _members(opened, groups, group), history)
     return Report("groups", subject, facts=facts, tables=tables, findings=findings, unseen=unseen, notes=[NOTE])
 
 
@@ -211,7 +224,7 @@ class _LagReader:
             log = self._opened.log(commit.partition)
             log.refresh(is_forced=True)
             end, start = log.log_end_offset(), log.log_start_offset
-            self._findings += impossible(group, commit, start, end)
+            self._findings += impossible(group, commit, start, end, topic_id_of(self._opened, commit))
             recent = self._history.recent.get((group, commit.partition), deque())
             return PartitionLag(
                 commit.partition,
@@ -279,11 +292,55 @@ def _facts(groups: ConsumerGroups, group: str) -> list[Fact]:
     ]
 
 
-def _tables(lags: Sequence[PartitionLag], history: CommitHistory) -> list[Table]:
+def _members(
+    opened: LogDirectories, groups: ConsumerGroups, group: str
+) -> list[tuple[str | None, str | None, str | None, str | None, int | None, int, str]]:
+    """Return the rows of the members, those with the most partitions first, as the coordinator has written them.
+
+    Assignments have the form of Kafka's tool, `orders(0,1)`. A topic that is not here has its id in place of a name.
+    """
+    described: Any = (groups.state(group.encode()) or {}).get("members") or ()
+    names = _topic_names(opened) if any("topic_id" in part for each in described for part in each["assignment"]) else {}
+    rows = []
+    for member in described:
+        parts = [
+            (
+                names.get(name := part.get("topic") or part.get("topic_id") or part["subtopology"], name),
+                part["partitions"],
+            )
+            for part in member["assignment"]
+        ]
+        rows.append(
+            (
+                member["member_id"],
+                member["client_id"],
+                member["client_host"],
+                member["instance_id"],
+                member.get("epoch"),
+                sum(len(numbers) for _, numbers in parts),
+                ", ".join(f"{name}({','.join(map(str, sorted(numbers)))})" for name, numbers in sorted(parts)),
+            )
+        )
+    return sorted(rows, key=lambda row: (-row[5], str(row[0])))
+
+
+def _topic_names(opened: LogDirectories) -> dict[str, str]:
+    """Return the names of topics by the texts of their ids."""
+    names: dict[str, str] = {}
+    for topic, partition in {partition.topic: partition for partition in opened.partitions()}.items():
+        with contextlib.suppress(StorageError, OSError):  # a topic without a readable id keeps the id as its name
+            topic_id = opened.directory_of(partition).topic_id(partition)
+            if topic_id is not None:
+                names[id_text(topic_id)] = topic
+    return names
+
+
+def _tables(lags: Sequence[PartitionLag], members: Sequence[Sequence[Value]], history: CommitHistory) -> list[Table]:
     rows = [(str(lag.partition), lag.committed, lag.end, *lag.cells()) for lag in lags]
     rows.sort(key=lambda row: -(row[3] if isinstance(row[3], int) else -1))
     past = sorted(history.of_group, reverse=True)
     return [
         Table("partitions", "Partitions", PARTITION_COLUMNS, rows),
+        Table("members", "Members", MEMBER_COLUMNS, members),
         Table("history", "Commits, the newest first", HISTORY_COLUMNS, past),
     ]

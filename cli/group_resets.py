@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
-from offsetfs.cli.arguments.cluster_copies import refuse_cluster
+from offsetfs.cli.arguments.cluster_copies import is_cluster, refuse_cluster
 from offsetfs.cli.arguments.clusters import broker_addresses, client_properties
+from offsetfs.cli.arguments.kafka_mounts import SCHEME, brokers_of
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.sources import opened_source
+from offsetfs.cli.arguments.times import argument_time_ms
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import in_use
 from offsetfs.cli.terminal.progress import Line, open_for_writing
 from offsetfs.cli.terminal.reports import ReportForm
 from offsetfs.common.formatting import printable
-from offsetfs.common.quantities import EXAMPLE_TIMES, time_ms
+from offsetfs.common.quantities import EXAMPLE_TIMES
 from offsetfs.fs.naming.grammar import parse_offset
 from offsetfs.storage import LogDirectories, TopicPartition
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError, counted, sentence
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from offsetfs.answers.group_reset import Place, ResetPlan
     from offsetfs.kafka.client.cluster import ClusterClient
 
-SCHEME = "kafka://"
 _WAITING_S = 5
 _REMEDY_WHILE_MOUNTED = "write the offsets into {mount}/groups/GROUP/TOPIC-PARTITION, or unmount it first"
 _UNCHANGED = "nothing was changed; --yes commits these offsets"
@@ -55,7 +56,7 @@ class GroupReset:
 
     @property
     def is_of_cluster(self) -> bool:
-        return self.source.startswith(SCHEME)
+        return is_cluster(self.source)
 
 
 def reset_group(reset: GroupReset, form: ReportForm) -> int:
@@ -155,7 +156,7 @@ def _place(reset: GroupReset, stack: contextlib.ExitStack) -> Place:
 
 
 def _time_ms(where: str) -> int:
-    when = time_ms(where)
+    when = argument_time_ms("--reset-to", where)
     if when is None:
         raise Failure(
             f"--reset-to {where!r}: write earliest, latest, an offset, or a time: {EXAMPLE_TIMES}", WRONG_CALL
@@ -185,12 +186,7 @@ def _plan_in_cluster(reset: GroupReset) -> tuple[ResetPlan, str]:
     if reset.other is not None:
         remedy = "give the directory of a broker or a mirror as LOGDIR, and --bootstrap-server HOST:PORT"
         raise Failure(f"--reset-like compares records, which {SCHEME} does not read: {remedy}", WRONG_CALL)
-    brokers, _, path = reset.source.removeprefix(SCHEME).partition("/")
-    if path or "@" in brokers or not brokers:
-        raise Failure(
-            f"write {SCHEME}HOST:PORT,HOST:PORT/, the topics after the group, and a login into the file of --config",
-            WRONG_CALL,
-        )
+    brokers = brokers_of(reset.source, "after the group", "--config FILE")
     place = _cluster_place(str(reset.where))
 
     async def run(client: ClusterClient) -> tuple[ResetPlan, str]:

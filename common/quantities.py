@@ -1,6 +1,6 @@
 """Times and sizes as users write them: in names of the mounted tree, in options and in arguments.
 
-All times are UTC, unless they have a zone. No signs, no spaces, no digits of other scripts.
+All times are UTC, unless they have a zone, and from 1970 on. No signs, no spaces, no digits of other scripts.
 
     time     2026-11-21[T13:05[:07[.123]][Z|±hh:mm]] | @1795253676[.123] | -15m | -1h30m | now
              (a space may replace the T; units after a minus: s m h d w)
@@ -18,6 +18,8 @@ from datetime import UTC, datetime, timedelta
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EXAMPLE_TIMES = "2026-11-20T18:40:01, @1795253676, -15m, -1h30m, -1w or now"
 """For messages: each form of a time."""
+BEFORE_1970 = "is before 1970, where Kafka's times begin"
+"""For messages: why a time is refused."""
 MINUTE_MS = 60_000
 _UNIT_MS = {"s": 1000, "m": MINUTE_MS, "h": 60 * MINUTE_MS, "d": 24 * 60 * MINUTE_MS, "w": 7 * 24 * 60 * MINUTE_MS}
 _DATE = re.compile(
@@ -77,10 +79,26 @@ def unit_hint(name: str) -> str:
 
 
 def parse_time(name: bytes, now: int) -> int | None:
-    """Return the time of a time expression, in milliseconds since 1970, at least 0. None if the name is not a time.
+    """Return the time of a time expression, in milliseconds since 1970. None if the name is not a time from 1970 on.
 
-    `now` is the time that `now` and `-15m` start from, in milliseconds.
+    `now` is the time that `now` and `-15m` start from, in milliseconds. Kafka cannot look up a time before 1970: a
+    negative timestamp is no time (-1), or a mark of ListOffsets.
     """
+    timestamp = _any_time(name, now)
+    return timestamp if timestamp is None or timestamp >= 0 else None
+
+
+def is_before_1970(name: bytes) -> bool:
+    """Whether a name is a time that `parse_time` refuses for that reason."""
+    timestamp = _any_time(name, _now_ms())
+    return timestamp is not None and timestamp < 0
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _any_time(name: bytes, now: int) -> int | None:
     text = name.decode("ascii", "replace")
     if text == "now":
         return now
@@ -90,19 +108,20 @@ def parse_time(name: bytes, now: int) -> int | None:
         return int(match[1]) * 1000 + _fraction_ms(match[2])
     if match := _AGO.fullmatch(text):
         ago_ms = sum(int(number) * _UNIT_MS[unit] for number, unit in _AGO_PART.findall(match[1]))
-        return max(now - ago_ms, 0)
+        return now - ago_ms
     return None
 
 
 def time_ms(text: str) -> int | None:
     """Return the time of a time expression, relative to the present; None if the text is not a time."""
-    return parse_time(text.encode("utf-8", "replace"), time.time_ns() // 1_000_000)
+    return parse_time(text.encode("utf-8", "replace"), _now_ms())
 
 
 def unreadable_time(name: bytes) -> OSError:
     """Return the error for a name that should be a time and is not."""
     shown = name.decode("utf-8", "backslashreplace")
-    return OSError(errno.EINVAL, f"{shown!r} is not a time; write {EXAMPLE_TIMES}")
+    reason = BEFORE_1970 if is_before_1970(name) else "is not a time"
+    return OSError(errno.EINVAL, f"{shown!r} {reason}; write {EXAMPLE_TIMES}")
 
 
 def _date_ms(match: re.Match[str]) -> int | None:
@@ -115,7 +134,7 @@ def _date_ms(match: re.Match[str]) -> int | None:
     except ValueError:
         return None
     zone_ms = (zone_hours * 60 + zone_minutes) * MINUTE_MS * (-1 if match[8] == "-" else 1)
-    return max(timestamp_ms(instant) + _fraction_ms(match[7]) - zone_ms, 0)
+    return timestamp_ms(instant) + _fraction_ms(match[7]) - zone_ms
 
 
 def _fraction_ms(digits: str | None) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from offsetfs.answers.doctor.examination import Examination
 from offsetfs.answers.report import Diagnosis, Severity
-from offsetfs.storage import TopicPartition
+from offsetfs.kafka.protocol.message import id_text
+from offsetfs.storage import LogDirectories, TopicPartition
 from offsetfs.storage.coordinators import OFFSETS_TOPIC, Commit, ConsumerGroups
 from offsetfs.storage.errors import StorageError, counted
 
@@ -28,7 +29,9 @@ def commits(examined: Examination) -> Iterator[Diagnosis]:
         for commit in groups.commits(group) or ():
             bounds = _bounds(examined, commit.partition)
             if bounds is not None:
-                yield from impossible(group.decode(errors="replace"), commit, *bounds)
+                yield from impossible(
+                    group.decode(errors="replace"), commit, *bounds, topic_id_of(examined.opened, commit)
+                )
 
 
 def _bounds(examined: Examination, partition: TopicPartition) -> tuple[int, int] | None:
@@ -44,14 +47,45 @@ def _bounds(examined: Examination, partition: TopicPartition) -> tuple[int, int]
         return None  # other checks report it
 
 
-def impossible(group: str, commit: Commit, start: int, end: int) -> Iterator[Diagnosis]:
-    """Yield a finding if a consumer that continues at `commit` is out of range."""
+def topic_id_of(opened: LogDirectories, commit: Commit) -> bytes | None:
+    """Return the id of the topic that is here now; None where the commit has none to compare, or it is not known."""
+    if commit.topic_id is None or not opened.has(commit.partition):
+        return None
+    try:
+        return opened.directory_of(commit.partition).topic_id(commit.partition)
+    except (StorageError, OSError):
+        return None  # other checks report it
+
+
+def impossible(group: str, commit: Commit, start: int, end: int, topic_id: bytes | None) -> Iterator[Diagnosis]:
+    """Yield a finding if a consumer that continues at `commit` is out of range, or gets records of another topic.
+
+    `topic_id`: that of the topic that is here now, None if it is not known.
+    """
     place = f"{group}: {commit.partition}"
     remedy = (
         f"kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group {group} --reset-offsets "
         f"--topic {commit.partition.topic}:{commit.partition.partition} "
     )
-    if commit.offset > end:
+    if commit.topic_id is not None and topic_id is not None and commit.topic_id != topic_id:
+        evidence = (
+            f"committed offset {commit.offset} of the topic with id {id_text(commit.topic_id)}, "
+            f"and the topic of this name has id {id_text(topic_id)}"
+        )
+        # OffsetMetadataManager.isMismatchedTopicId
+        consequence = (
+            "the topic was deleted and created again: a consumer that asks by topic id (OffsetFetch 10) has no commit, "
+            f"and auto.offset.reset decides; one that asks by name continues at {commit.offset} of {start} to {end}"
+        )
+        yield Diagnosis(
+            Severity.WARNING,
+            "commit-of-another-topic",
+            place,
+            evidence,
+            consequence,
+            f"{remedy}--to-earliest --execute",
+        )
+    elif commit.offset > end:
         evidence = f"committed offset {commit.offset}, and the partition ends at {end}"
         consequence = (
             "records were lost after they were consumed, and the consumer is out of range: auto.offset.reset=earliest "

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsetfs.cli.arguments.times import argument_time_ms
 from offsetfs.cli.arguments.topic_settings import illegal_setting
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.common.addresses import Address, AddressError, parse_address
 from offsetfs.common.formatting import printable
-from offsetfs.common.quantities import parse_size, time_ms
+from offsetfs.common.quantities import parse_size
 from offsetfs.storage import LogConfig
 from offsetfs.storage.errors import InvalidConfig, sentence
 
@@ -95,7 +96,7 @@ def mirror_options(
 
     begin = {"earliest": EARLIEST, "latest": LATEST}.get(start)
     if begin is None:
-        begin = time_ms(start)
+        begin = argument_time_ms(f"{prefix}from", start)
     if begin is None:
         raise Failure(f"{prefix}from: {start!r} is not earliest, latest or a time, such as -7d", WRONG_CALL)
     return MirrorOptions(

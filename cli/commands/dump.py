@@ -13,8 +13,8 @@ import click
 
 from offsetfs.cli.arguments.dump_paths import expanded, listed
 from offsetfs.cli.arguments.numbers import size_type
+from offsetfs.cli.arguments.times import argument_time_ms
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, WRONG_CALL, Failure
-from offsetfs.common.quantities import time_ms
 from offsetfs.storage.dump import (
     BYTES_MAX,
     DECODERS,
@@ -184,7 +184,7 @@ def _bound(option: str, text: str | None) -> RangeBound | None:
         return None
     if text.isascii() and text.isdigit():
         return RangeBound(offset=int(text))
-    timestamp = time_ms(text)
+    timestamp = argument_time_ms(option, text)
     if timestamp is None:
         raise Failure(f"{option} {text}: give an offset (42) or a time (2026-11-20T18:40:01, -1h30m)", WRONG_CALL)
     return RangeBound(timestamp=timestamp)

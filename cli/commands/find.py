@@ -16,10 +16,10 @@ import click
 from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cluster_options
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.sources import opened_source
+from offsetfs.cli.arguments.times import argument_time_ms
 from offsetfs.cli.arguments.where import Schemas, decoded_lines_of, masks_of, searching_where
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure, of_output
 from offsetfs.common.formatting import printable
-from offsetfs.common.quantities import time_ms
 from offsetfs.fs.naming.grammar import parse_offset
 from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, READ_COMMITTED, READ_UNCOMMITTED
 from offsetfs.storage.directory import left_out_message
@@ -349,7 +349,7 @@ def _place(option: str, text: str) -> tuple[int, bool]:
     offset = parse_offset(text.encode("utf-8", "surrogateescape"))
     if offset is not None:
         return offset, False
-    time = time_ms(text)
+    time = argument_time_ms(option, text)
     if time is None:
         wanted = "give an offset (42) or a time (2026-11-20T18:40, -1h)"
         raise Failure(f"{option} {printable(text)}: {wanted}", WRONG_CALL)

@@ -13,9 +13,9 @@ import click
 
 from offsetfs.cli.arguments.schema_options import schema_options, schema_texts
 from offsetfs.cli.arguments.settings_file import settings_options
+from offsetfs.cli.arguments.times import argument_time_ms
 from offsetfs.cli.exit_codes import INTERRUPTED, WRONG_CALL, Failure
 from offsetfs.cli.tree_access import READ_BYTES, CommandOutput, read_tree, while_output_open, write_output
-from offsetfs.common.quantities import time_ms
 from offsetfs.fs.naming.grammar import parse_offset
 from offsetfs.fs.naming.tree_table import Kind
 
@@ -76,6 +76,7 @@ def command(
             raise Failure(f"-n {newest}: {reason}", WRONG_CALL)
         start = f"-{newest}" if newest else None
     if start is not None and not _is_start(start):
+        argument_time_ms("--from", start)  # refuses a time before 1970 for that reason
         wanted = "an offset (42), the newest N (-10), or a time (2026-11-20T18:40:01, -1h30m)"
         raise Failure(f"--from {start}: give {wanted}", WRONG_CALL)
     if end is not None:
@@ -112,7 +113,7 @@ def command(
 def _check_end(start: str | None, end: str) -> None:
     """`Failure` unless the records between `start` and `end` can be named by a range."""
     for option, text in (("--from", start), ("--to", end)):
-        if text is not None and parse_offset(text.encode()) is None and time_ms(text) is None:
+        if text is not None and parse_offset(text.encode()) is None and argument_time_ms(option, text) is None:
             raise Failure(
                 f"{option} {text}: with --to give an offset (42) or a time (2026-11-20T18:40, -1h)", WRONG_CALL
             )

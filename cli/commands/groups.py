@@ -44,10 +44,11 @@ def command(
 ) -> int:
     """Show how far consumer groups are behind: in records, in seconds, and when they will have caught up.
 
-    With GROUP its partitions, and the history of its commits as far as compaction has left it in __consumer_offsets. A
-    commit beyond the end of its partition, or below its start, is a finding; it says what auto.offset.reset does then.
-    The command works beside a running broker. Of a cluster, kafka://HOST:PORT/, it copies __consumer_offsets first, and
-    records from the commits on.
+    With GROUP its partitions, its members as the coordinator has last written them, and the history of its commits as
+    far as compaction has left it in __consumer_offsets. A commit beyond the end of its partition, below its start, or
+    of an earlier topic of this name is a finding; it says what auto.offset.reset does then. The command works beside a
+    running broker. Of a cluster, kafka://HOST:PORT/, it copies __consumer_offsets first, and records from the commits
+    on.
 
     --reset-to and --reset-like print where the group would continue, in the named partitions or in those that it has
     committed. Nothing is changed without --yes. A directory that no broker uses gets the commits itself; for that of a

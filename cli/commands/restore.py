@@ -21,10 +21,10 @@ from offsetfs.cli.arguments.clusters import (
 )
 from offsetfs.cli.arguments.named_partitions import no_topic, partitions_of
 from offsetfs.cli.arguments.object_stores import check_whole, opened_store, partitions_in, store_options
+from offsetfs.cli.arguments.times import argument_time_ms
 from offsetfs.cli.arguments.topic_settings import parsed_settings, topic_settings_option
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.common.formatting import printable
-from offsetfs.common.quantities import time_ms
 from offsetfs.storage import files
 from offsetfs.storage.errors import StorageError, counted, sentence
 
@@ -215,7 +215,7 @@ def _options(
 def _time(option: str, text: str | None) -> int | None:
     if text is None:
         return None
-    instant_ms = time_ms(text)
+    instant_ms = argument_time_ms(option, text)
     if instant_ms is None:
         raise Failure(f"{option}: {text!r} is not a time; write 2026-11-20T18:40:01 or -1h30m", WRONG_CALL)
     return instant_ms

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
 from offsetfs.cli.arguments.named_partitions import no_such, partitions_of, resolve_names
+from offsetfs.cli.arguments.times import argument_time_ms
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
-from offsetfs.common.quantities import time_ms
 from offsetfs.pipeline.read_options import OptionError, duration_ms, local_path
 from offsetfs.storage.directory import split_paths
 
@@ -60,7 +60,7 @@ def check_rebuilt(path: str, master: str | None) -> None:
 
 def time_of(option: str, text: str | None) -> int | None:
     """Return the time of an option in milliseconds since 1970, None without it. `Failure` if it is none."""
-    instant_ms = None if text is None else time_ms(text)
+    instant_ms = None if text is None else argument_time_ms(option, text)
     if text is not None and instant_ms is None:
         raise Failure(f"{option} {text}: is not a time such as 2026-11-29T10:00, @1795253676 or -1h", WRONG_CALL)
     return instant_ms

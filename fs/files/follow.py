@@ -89,7 +89,7 @@ def parse_follow(name: bytes) -> Start | None:
     word, at, text = stem.partition(b"@")
     if word != b"follow" or bool(at) != bool(text):
         return None
-    means = newest_count(text), parse_offset(text), parse_time(text, 0)
+    means = newest_count(text), parse_offset(text), parse_time(text, time.time_ns() // 1_000_000)
     return None if means == (None, None, None) else Start(text, is_json=stem != name)
 
 

@@ -26,7 +26,7 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import TypeVar
 
-from offsetfs.common.quantities import EPOCH, MINUTE_MS, parse_time, timestamp_ms
+from offsetfs.common.quantities import EPOCH, MINUTE_MS, is_before_1970, parse_time, timestamp_ms, unreadable_time
 from offsetfs.fs.naming.tree_table import RECORD_PARTS
 from offsetfs.storage import OFFSET_MAX
 from offsetfs.storage.segments import parse_segment_name
@@ -119,6 +119,9 @@ def unreadable_range(name: bytes) -> OSError:
     newest = _NEWEST.match(name)
     if newest is not None:
         return OSError(errno.EINVAL, f"{shown!r} is not a range; {newest_records(int(newest[1]))}")
+    for end in name.removesuffix(NDJSON_SUFFIX).split(b".."):
+        if is_before_1970(end):
+            return unreadable_time(end)
     return OSError(
         errno.EINVAL, f"{shown!r} is not a range; write A..B, where A and B are offsets or times, such as -1h.."
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from offsetfs.common.quantities import EXAMPLE_TIMES, parse_time, timestamp_ms
+from offsetfs.common.quantities import BEFORE_1970, EXAMPLE_TIMES, is_before_1970, parse_time, timestamp_ms
 from offsetfs.storage import I64_MAX, Clock
 
 if TYPE_CHECKING:
@@ -152,13 +152,23 @@ def time_ms(name: str, value: object, clock: Clock, expected: str = _TIME) -> in
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError(f"{name}: {value} has no zone; write datetime.now(UTC), or datetime(…, tzinfo=UTC)")
-        return timestamp_ms(value)
+        return _since_1970(name, value)
     if not isinstance(value, str):
         wrong_type(name, value, expected)
     found = parse_time(value.encode("utf-8", "replace"), clock.now_ms())
     if found is None:
+        if is_before_1970(value.encode("utf-8", "replace")):
+            raise ValueError(f"{name}: {value} {BEFORE_1970}")
         raise ValueError(f"{name} is {value!r}, which is no time; give {expected}")
     return found
+
+
+def _since_1970(name: str, value: datetime) -> int:
+    """Return the milliseconds of a time with a zone; ValueError before 1970, where -1 would be no time."""
+    milliseconds = timestamp_ms(value)
+    if milliseconds < 0:
+        raise ValueError(f"{name}: {value} {BEFORE_1970}")
+    return milliseconds
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -178,7 +188,7 @@ def timestamp(value: object) -> int | None:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError(f"timestamp: {value} has no zone; write datetime.now(UTC), or datetime(…, tzinfo=UTC)")
-        return timestamp_ms(value)
+        return _since_1970("timestamp", value)
     milliseconds = number("timestamp", value, _TIMESTAMP)
     if not -1 <= milliseconds <= I64_MAX:
         raise ValueError(f"timestamp is {milliseconds}; give milliseconds since 1970, from -1 (none) to 2^63-1")

@@ -46,18 +46,25 @@ _NAME_AT = 2  # where the key begins that both types of commit share
 _VALUE_START = Struct(">hq")  # version, offset: in all versions
 _VALUE_VERSION_MAX = 4
 _VALUE_SIZE_MIN = 20
+_WITH_TOPIC_ID = b"\0\4"  # the version
+_METADATA_AT = 14  # behind version, offset and leader epoch
+_TIME_SIZE = 8
+_ONE_TOPIC_ID = b"\1\0\x10"  # one tagged field: its number, its size
+_ID_SIZE = 16
 
 
 class Commit(NamedTuple):
     """The offset at which a group continues to read a partition. `timestamp`: of the record, in milliseconds.
 
-    `at`: the offset of the record in its partition of `__consumer_offsets`.
+    `at`: the offset of the record in its partition of `__consumer_offsets`. `topic_id`: the 16 bytes of the topic's id
+    when it was committed; None if the client did not know it.
     """
 
     partition: TopicPartition
     offset: int
     timestamp: int
     at: int
+    topic_id: bytes | None = None
 
 
 class Lag(NamedTuple):
@@ -76,6 +83,7 @@ class _StoredCommit(NamedTuple):
     offset: int
     timestamp: int
     at: int  # the offset of the record
+    topic_id: bytes | None
 
 
 class ConsumerGroups:
@@ -172,7 +180,7 @@ class ConsumerGroups:
         for key, commit in kept.items():
             try:
                 named, _ = kafka_reader.reader("OffsetCommitKey", 0)(memoryview(key), 0)
-                yield Commit(TopicPartition(named.topic, named.partition), commit.offset, commit.timestamp, commit.at)
+                yield Commit(TopicPartition(named.topic, named.partition), *commit)
             except (InvalidMessage, InvalidName):
                 self._replay.omissions.report_once("a commit names no partition")
 
@@ -186,6 +194,7 @@ class _CommittedOffsets:
         """The records of each group and its members, values by keys."""
         self.unreadable: dict[bytes, dict[bytes, int]] = {}
         """The offsets of unreadable commits of each group, by keys. The commits that they replaced do not count."""
+        self._topic_ids: dict[bytes, bytes] = {}
         self._budget = budget
         self._omissions = omissions
 
@@ -250,7 +259,10 @@ class _CommittedOffsets:
             return
         if before is None and not self._budget.reserve(1):
             return
-        self.commits.setdefault(group, commits)[key] = _StoredCommit(offset, record.timestamp, record.offset)
+        topic_id = topic_id_in(record.value) if record.value is not None else None
+        if topic_id is not None:
+            topic_id = self._topic_ids.setdefault(topic_id, topic_id)  # one object for all commits of a topic
+        self.commits.setdefault(group, commits)[key] = _StoredCommit(offset, record.timestamp, record.offset, topic_id)
 
     def _mark(self, group: bytes, key: bytes, at: int | None) -> None:
         """Note the offset of a commit that cannot be read; None that there is no such commit."""
@@ -274,3 +286,22 @@ class _CommittedOffsets:
             self._omissions.report_once(f"a commit of the unknown version {version}")
             return None
         return int(offset)
+
+
+def topic_id_in(value: bytes) -> bytes | None:
+    """Return the 16 bytes of the topic id in the value of a commit; None without one.
+
+    Reads the value where brokers write it, without an object for each field: a topic has millions of commits.
+    """
+    if len(value) <= _METADATA_AT or value[:2] != _WITH_TOPIC_ID:
+        return None
+    size = value[_METADATA_AT]  # of a compact string: a varint, one more than its bytes
+    if size < 0x80:
+        tags = _METADATA_AT + max(size, 1) + _TIME_SIZE
+        found = value[tags + 3 :] if value[tags : tags + 3] == _ONE_TOPIC_ID else b""
+        return found if len(found) == _ID_SIZE and any(found) else None
+    try:
+        topic_id = bytes(kafka_reader.reader("OffsetCommitValue", 4)(memoryview(value), 2)[0].topic_id)
+    except InvalidMessage:
+        return None
+    return topic_id if any(topic_id) else None

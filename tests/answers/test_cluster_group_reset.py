@@ -114,9 +114,12 @@ def test_a_moved_coordinator_is_found_again(
     ("words", "reason"),
     [
         (("kafka://h:1/", "g", "--reset-like", "."), "--reset-like compares records"),
-        (("kafka://h:1/orders", "g", "--reset-to", "latest"), "the topics after the group"),
-        (("kafka://me:secret@h:1/", "g", "--reset-to", "latest"), "a login into the file of --config"),
-        (("kafka:///", "g", "--reset-to", "latest"), "write kafka://HOST:PORT"),
+        (("kafka://h:1/orders", "g", "--reset-to", "latest"), "name topics after the group"),
+        (
+            ("kafka://me:secret@h:1/", "g", "--reset-to", "latest"),
+            "put the login into client.properties, and add --config FILE",
+        ),
+        (("kafka:///", "g", "--reset-to", "latest"), "has no broker; write kafka://HOST:PORT/"),
         (("kafka://h:1/", "g", "--reset-to", "soon"), "write earliest, latest, an offset, or a time"),
         (("kafka://h:1/", "g", "--reset-to", "latest", "--bootstrap-server", "h:1"), "leave out --bootstrap-server"),
         ((".", "g", "--bootstrap-server", "h:1"), "go with --reset-to"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -13,13 +14,24 @@ from fixtures.logs.planted_logs import sealed, sealed_records
 from offsetfs.answers.groups import UnknownGroup, groups_report
 from offsetfs.answers.report import Report
 from offsetfs.cli import run
+from offsetfs.kafka.protocol import codec
+from offsetfs.kafka.protocol.message import NO_ID
+from offsetfs.kafka.protocol.records import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+)
 from offsetfs.storage import LogDirectories, LogDirectory, SealedBatch, TopicPartition
-from offsetfs.storage.coordinators import CommittedOffset, commit_key, commit_value
+from offsetfs.storage.coordinators import CommittedOffset, commit_key, commit_value, group_key, group_value
+from offsetfs.storage.coordinators.consumer_groups import topic_id_in
 
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
 BEGIN_MS = 1_790_000_000_000
+ID, OTHER_ID = bytes(15) + b"\1", bytes(15) + b"\2"
 
 
 @pytest.fixture
@@ -112,6 +124,50 @@ def test_a_commit_beyond_the_end_is_a_finding_of_groups(
     assert finding["kind"] == "commit-beyond-end" and "auto.offset.reset=earliest" in finding["consequence"]
 
 
+@pytest.mark.parametrize("metadata", [0, 1, 126, 127, 300])
+def test_a_commit_of_an_earlier_topic_of_this_name_is_found(broker: BrokerDirectory, metadata: int) -> None:
+    """The id of the topic is behind the metadata, whose size has one byte or two."""
+    (broker.path / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    for topic_id, kinds in ((ID, []), (OTHER_ID, ["commit-of-another-topic"]), (NO_ID, [])):
+        value = OffsetCommitValue(5, 0, "m" * metadata, BEGIN_MS, topic_id=topic_id)
+        data = b"\0\4" + b"".join(codec.writer("OffsetCommitValue", 4)(value))
+        assert topic_id_in(data) == (None if topic_id == NO_ID else topic_id)
+        record = (commit_key("billing", TopicPartition("orders", 0)), data, (), BEGIN_MS)
+        path = broker.path / "__consumer_offsets-0"
+        shutil.rmtree(path, ignore_errors=True)
+        broker.topic("__consumer_offsets", [sealed_records([record])])
+        findings = report_of(broker).findings
+        assert [each.kind for each in findings] == kinds
+        for each in findings:
+            assert "AAAAAAAAAAAAAAAAAAAAAg" in each.evidence and "OffsetFetch 10" in each.consequence
+
+
+def test_members_are_shown_with_what_they_read(broker: BrokerDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a classic group; a real broker's groups of both protocols are in tests/interop."""
+    assignment = ConsumerProtocolAssignment([ConsumerProtocolAssignmentTopicPartition("orders", [1, 0])], None)
+    assigned = b"\0\0" + b"".join(codec.writer("ConsumerProtocolAssignment", 0)(assignment))
+    member = MemberMetadata("reader-1", "static-1", "reader", "/10.0.0.7", 1000, 1000, b"", assigned)
+    idle = MemberMetadata("reader-2", None, "reader", "/10.0.0.8", 1000, 1000, b"", b"")
+    value = group_value(GroupMetadataValue("consumer", 3, "range", "reader-1", BEGIN_MS, [idle, member]))
+    records = [sealed_records([(group_key("billing"), value, (), BEGIN_MS)]), commit(40, 50)]
+    broker.topic("__consumer_offsets", records)
+    report = report_of(broker, "billing").as_json()
+    assert report["facts"] == {"type": "classic", "state": "Stable", "members": 2}
+    first, second = report["tables"]["members"]
+    assert first == {
+        "member": "reader-1",
+        "client": "reader",
+        "host": "/10.0.0.7",
+        "instance": "static-1",
+        "epoch": None,
+        "partitions": 2,
+        "assignment": "orders(0,1)",
+    }
+    assert (second["member"], second["partitions"], second["assignment"]) == ("reader-2", 0, "")
+    assert run(["groups", str(broker.path), "billing"]) == 0
+    assert "orders(0,1)" in capsys.readouterr().out
+
+
 def test_an_unknown_group_is_refused_with_those_there_are(
     broker: BrokerDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,7 +198,9 @@ def test_a_directory_without_groups_has_an_empty_table(broker: BrokerDirectory) 
     "sentence",
     [
         "`BEHIND` is the time from the next record that the group reads to the newest record.",
-        "With a group, its commits are listed as far as compaction has left them in `__consumer_offsets`.",
+        "With a group, its members are listed as its coordinator has last written them, with their assignments, and "
+        "its commits as far as compaction has left them in `__consumer_offsets`.",
+        "So is a commit with the id of an earlier topic of this name.",
         "A commit beyond the end of its partition is a finding with exit code 1, "
         "and says what `auto.offset.reset` does.",
         "`READS` and `WRITTEN` are records a second between the last 16 commits, and `CAUGHT UP IN` is the lag at the "

@@ -4,7 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from offsetfs.common.quantities import parse_size, parse_time, plain_number
+from offsetfs.common.quantities import (
+    EXAMPLE_TIMES,
+    is_before_1970,
+    parse_size,
+    parse_time,
+    plain_number,
+    unreadable_time,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -35,8 +42,8 @@ def ms(*fields: int) -> int:
         (b"-2h", NOW - 2 * 3_600_000),
         (b"-30s", NOW - 30_000),
         (b"-7d", NOW - 7 * 86_400_000),
-        (b"-999999999d", 0),
-        (b"1969-07-20", 0),
+        (b"1970-01-01", 0),
+        (b"1970-01-01T01:00+01:00", 0),
         (b"now", NOW),
     ],
 )
@@ -94,6 +101,16 @@ def test_what_is_no_time_means_nothing(name: bytes) -> None:
 )
 def test_units_of_a_time_ago_add_up(name: bytes, ago_s: int) -> None:
     assert parse_time(name, NOW) == NOW - ago_s * 1000
+
+
+@pytest.mark.parametrize("name", ["1969-07-20", "1969-12-31T23:59:59.999", "1970-01-01T00:00+00:01", "-999999999d"])
+def test_a_time_before_1970_is_refused_for_that_reason(name: str) -> None:
+    """Once it was read as 1970, so that a search from there left out records with other times, and said nothing."""
+    assert parse_time(name.encode(), NOW) is None and is_before_1970(name.encode())
+    assert str(unreadable_time(name.encode())) == f"[Errno 22] {name!r} is before 1970, where Kafka's times begin; " + (
+        f"write {EXAMPLE_TIMES}"
+    )
+    assert not is_before_1970(b"1970-01-01") and not is_before_1970(b"soon")
 
 
 def test_a_blank_may_stand_between_date_and_time() -> None:

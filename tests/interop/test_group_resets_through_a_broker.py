@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -64,6 +65,12 @@ def test_a_group_with_members_is_not_reset(
     with closing(Consumer({**settings, "group.protocol": protocol, "enable.auto.commit": False})) as member:
         member.subscribe(["orders"])
         poll_until(lambda: len(member.assignment()) == 2, member)
+        assert run(["groups", str(kafka.log_dir), group, "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["facts"] == {"type": protocol, "state": "Stable", "members": 1}
+        (shown,) = answer["tables"]["members"]
+        assert (shown["client"], shown["host"], shown["partitions"]) == ("reader", "/127.0.0.1", 2)
+        assert shown["assignment"] == "orders(0,1)"
         assert run([*words, "--yes"]) == 32
         assert f"{group} has members, its state is " in capsys.readouterr().err
         assert run(words) == 0

@@ -106,9 +106,11 @@ TIMES = [
         "05\n06\n07\n08\n../../../../../3\n",
     ),
     Said(
-        "A time after the last record is “No such file or directory”; a name that is not a time is “Invalid argument”.",
-        "test -e orders-0/by-time/2199-01-01 || echo none; stat orders-0/by-time/today 2>&1 | grep -o 'Invalid.*'",
-        "none\nInvalid argument\n",
+        "A time after the last record is “No such file or directory”; a name that is not a time from 1970 on is "
+        "“Invalid argument”.",
+        "test -e orders-0/by-time/2199-01-01 || echo none; "
+        "stat orders-0/by-time/today orders-0/by-time/1969-12-31 2>&1 | grep -o 'Invalid.*'",
+        "none\nInvalid argument\nInvalid argument\n",
     ),
 ]
 
