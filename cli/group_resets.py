@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.archives import is_archive
 from offsetfs.cli.arguments.cluster_copies import is_cluster, refuse_cluster
 from offsetfs.cli.arguments.clusters import broker_addresses, client_properties
 from offsetfs.cli.arguments.kafka_mounts import SCHEME, brokers_of
@@ -20,6 +21,7 @@ from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.arguments.times import argument_time_ms
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import in_use
+from offsetfs.cli.mounts.serving_process import serving_process
 from offsetfs.cli.terminal.progress import Line, open_for_writing
 from offsetfs.cli.terminal.reports import ReportForm
 from offsetfs.common.formatting import printable
@@ -69,19 +71,20 @@ def reset_group(reset: GroupReset, form: ReportForm) -> int:
             plan = _plan_in_directory(reset, opened, stack)
             plan, note = _plan_through_broker(reset, plan, opened)
     else:
+        broker = _broker_of(reset.source)
+        if reset.is_applied and broker is not None:
+            raise Failure(
+                f"{reset.source} is the directory of a broker, which would not see the commits: while it runs, use "
+                f"{_through_broker(reset, broker)}",
+                WRONG_CALL,
+            )
         with contextlib.ExitStack() as stack:
             opened = stack.enter_context(_opened(reset.source, is_for_writing=reset.is_applied))
-            if reset.is_applied and opened.is_brokers:
-                raise Failure(
-                    f"{reset.source} is the directory of a Kafka broker, whose other brokers would not get the "
-                    f"commits: start it, and run {_through_broker(reset)}",
-                    WRONG_CALL,
-                )
             plan, note = _plan_in_directory(reset, opened, stack), _UNCHANGED
             if reset.is_applied:
                 note = _commit(opened, plan)
-            elif opened.is_brokers:
-                note = f"nothing was changed; while the broker runs, this commits: {_through_broker(reset)}"
+            elif broker is not None:
+                note = f"nothing was changed; while the broker runs, this commits: {_through_broker(reset, broker)}"
     if reset.as_csv:
         for line in plan.lines():
             click.echo(line)
@@ -91,11 +94,22 @@ def reset_group(reset: GroupReset, form: ReportForm) -> int:
     return form.show(plan.report(f"{reset.source}, {reset.group}", note))
 
 
-def _through_broker(reset: GroupReset) -> str:
+def _broker_of(source: str) -> str | None:
+    """Return the address of the `offsetfs serve` of a directory, `HOST:9092` for that of a Kafka broker, else None."""
+    if not is_archive(source):
+        for path in log_directories(source):
+            server = serving_process(path)
+            if server is not None:
+                return server.listeners[0]
+    with opened_source(source) as opened:
+        return "HOST:9092" if opened.is_brokers else None
+
+
+def _through_broker(reset: GroupReset, broker: str) -> str:
     """Return the command that commits the plan through a broker."""
     how = ("--reset-to", reset.where) if reset.where is not None else ("--reset-like", reset.other)
     words = ["offsetfs", "groups", reset.source, reset.group, *reset.names, *map(str, how)]
-    return f"{shlex.join(words)} --bootstrap-server HOST:9092 --yes"
+    return f"{shlex.join(words)} --bootstrap-server {broker} --yes"
 
 
 # --- in a directory --------------------------------------------------------------------------------------------------

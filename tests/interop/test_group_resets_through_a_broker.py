@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import ScramMechanism
+from fixtures.broker.served import served
 from fixtures.kafka.broker import SCRAM_MODULE, KafkaBroker
 from fixtures.kafka.confluent_clients import add_user, poll_until
 
+import offsetfs
 from offsetfs.cli import run
 
 pytestmark = pytest.mark.interop
@@ -49,6 +51,8 @@ def test_kafkas_tool_shows_the_offsets_of_a_reset(kafka: KafkaBroker, capsys: py
     assert described(kafka, "billing") == [("orders", "0", "4", "10", "6"), ("orders", "1", "4", "10", "6")]
     words = ["groups", str(kafka.log_dir), "billing", "orders-1", "--reset-to", "latest"]
     capsys.readouterr()
+    assert run([*words, "--yes"]) == 1
+    assert "HOST:9092 --yes" in capsys.readouterr().err, "it is refused before the lock of the broker is"
     assert run(words) == 0
     (command,) = re.findall(r"this commits: (offsetfs .*)", " ".join(capsys.readouterr().out.split()))
     assert run(command.replace("HOST:9092", kafka.address).split()[1:]) == 0
@@ -91,3 +95,14 @@ def test_a_user_without_permission_is_told_what_it_needs(
     assert run(["groups", f"kafka://{kafka.login_address}/", "billing", *words]) == 32
     error = capsys.readouterr().err
     assert "GROUP_AUTHORIZATION_FAILED" in error and "needs DESCRIBE and READ of the group" in error
+
+
+def test_a_served_directory_names_its_own_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with offsetfs.open(tmp_path, "a") as directory:
+        directory.create("orders", 1)[0].append(b"v")
+    words = ["groups", str(tmp_path), "billing", "orders", "--reset-to", "latest"]
+    with served(tmp_path) as broker:
+        assert run([*words, "--yes"]) == 1
+        command = f"offsetfs {' '.join(words)} --bootstrap-server {broker.address} --yes"
+        assert capsys.readouterr().err.endswith(f"{command}\n")
+        assert run(command.split()[1:]) == 0
