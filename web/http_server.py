@@ -24,8 +24,10 @@ CONNECTIONS_MAX = 64
 PARAMETERS_MAX = 100
 REQUEST_S = 10.0
 """The time in which a client sends a request that it has begun."""
+FIRST_S = 10.0
+"""The time in which a new connection begins its first request, with the handshake of TLS: nothing is known of it."""
 IDLE_S = 60.0
-"""How long a connection stays open without a request."""
+"""How long a connection stays open between requests."""
 SEND_S = 30.0
 """The time in which a client reads what one call has sent."""
 _READ_BYTES = 16 << 10
@@ -99,6 +101,8 @@ async def serve_http(
             await _Connection(secured, handler, headers, peer).run()
         except _GONE:
             pass
+        except Exception:  # of one connection; the others go on
+            _log.exception("a connection failed")
         finally:
             open_connections -= 1
             with trio.move_on_after(0.1, shield=True):
@@ -119,6 +123,7 @@ class _Connection:
         self._headers = headers
         self._state = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_BYTES_MAX)
         self._answering = trio.CancelScope()
+        self._has_asked = False
         self._is_cut = False  # nothing more can be sent: the client would take it for the rest of an answer
 
     async def run(self) -> None:
@@ -147,12 +152,13 @@ class _Connection:
         """Return the next request; None at the end of the connection."""
         head = self._state.next_event()
         if head is h11.NEED_DATA:
-            with trio.fail_after(IDLE_S):
+            with trio.fail_after(IDLE_S if self._has_asked else FIRST_S):
                 self._state.receive_data(await self._received())
         with trio.fail_after(REQUEST_S):
             while head is h11.NEED_DATA:
                 if (head := self._state.next_event()) is h11.NEED_DATA:
                     self._state.receive_data(await self._received())
+            self._has_asked = True
             return self._made(head, await self._body()) if isinstance(head, h11.Request) else None
 
     async def _received(self) -> bytes:

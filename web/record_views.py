@@ -1,7 +1,7 @@
 """Records as the page shows them, and searches for them with the conditions of `offsetfs find`.
 
-A shown record has no more than `SHOWN_CHARACTERS` of its key, its value and each of its headers; what was cut says so,
-with the whole size. A topic with a mask shows decoded values alone, and its values are not searched.
+A shown record has no more than `SHOWN_CHARACTERS` of its key and of its value, and less of each header; what was cut
+says so, with the whole size. A topic with a mask shows decoded values alone, and its values are not searched.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from offsetfs.schemas.schema_files import FileSchema
 
 SHOWN_CHARACTERS = 4096
-"""Of a key, value or header in a list."""
+"""Of a key or value in a list; of a name or value of a header an eighth."""
 WHOLE_CHARACTERS = 1 << 20
 """Of the same of one record."""
 RAW_BYTES = 64 << 10
@@ -154,7 +154,7 @@ def shown_record(line: bytes, characters: int = SHOWN_CHARACTERS) -> dict[str, A
         "key": _content(record, "key", characters),
         "value": _content(record, "value", characters),
         "headers": [
-            {"name": _content(each, "key", characters), "value": _content(each, "value", characters)}
+            {part: _content(each, key, characters // 8) for part, key in (("name", "key"), ("value", "value"))}
             for each in headers[:HEADERS_SHOWN]
         ],
         "headers_left_out": max(len(headers) - HEADERS_SHOWN, 0),

@@ -17,6 +17,8 @@ from offsetfs.web.http_server import serve_http
 from offsetfs.web.record_views import RecordsOf
 
 _BACKLOG = 128
+_ALL = ("0.0.0.0", "::")
+"""The addresses that stand for all of this machine."""
 
 
 def opened_socket(address: Address) -> socket.socket:
@@ -54,9 +56,11 @@ async def _run(
     listening.setblocking(False)
     listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
     host, port = listening.getsockname()[:2]
+    if host in _ALL and not names:
+        names = [socket.getfqdn()]
     token = new_token()
     api = WebApi(records, Access(token, port, names=names, is_tls=context is not None))
-    shown = next(iter(names), socket.getfqdn()) if host in ("0.0.0.0", "::") else host
+    shown = next(iter(names), host)
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve_http, api.handle, listener, context, HEADERS)

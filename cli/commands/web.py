@@ -79,6 +79,8 @@ def command(
         address: Address = parse_address(listen or f"127.0.0.1:{PORT}", PORT)
     except AddressError as error:
         raise Failure(f"--listen: {error}", WRONG_CALL) from error
+    if not (":" in address[0] or address[0][-1].isdigit()):  # it is a name
+        names = (*names, address[0])
     context = _tls(tls_cert, tls_key)
     if context is None and not insecure and not is_loopback(address[0]):
         raise Failure(
@@ -98,12 +100,11 @@ def command(
                 listening = opened_socket((address[0], 0))
             else:
                 raise Failure(f"--listen {listen}: {error.strerror or error}; choose another one", FAILED) from error
-        reached = [*names, *([] if is_loopback(address[0]) else [address[0]])]
         run_web(
             records,
             listening,
             lambda url: click.echo(f"{printable(log_directory)} is shown at {url}"),
-            names=reached,
+            names=names,
             context=context,
         )
     return DONE

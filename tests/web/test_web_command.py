@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -65,6 +66,8 @@ def test_other_machines_need_tls(logs: Path) -> None:
         address,
     ):
         assert urlsplit(address).hostname == "logs.example.com"
+    with web_process(logs, "--insecure", listen=f"0.0.0.0:{free_port()}") as (_, address):
+        assert urlsplit(address).hostname == socket.getfqdn().lower()
 
 
 def test_a_wrong_call_is_one_line_with_the_remedy(
