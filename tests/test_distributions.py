@@ -81,7 +81,8 @@ def test_the_wheel_has_the_compiled_modules_and_the_pages_and_no_tests(built: Pa
     for source in ROOT.glob("storage/native/*.pyx"):
         module = f"offsetfs/{source.relative_to(ROOT).with_suffix('')}."
         assert any(name.startswith(module) and name.endswith(".so") for name in names), source
-    assert {"offsetfs/py.typed", "offsetfs/cli/installed/semantics.md", "pyspark_offsetfs/__init__.py"} <= set(names)
+    wanted = {"py.typed", "cli/installed/semantics.md", "web/static/index.html"}
+    assert {*(f"offsetfs/{name}" for name in wanted), "pyspark_offsetfs/__init__.py"} <= set(names)
     stubs = ("offsetfs", "offsetfs/storage", "offsetfs/storage/views", "offsetfs/kafka/protocol/messages")
     assert {f"{package}/__init__.pyi" for package in stubs} <= set(names)
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"offsetfs", "pyspark_offsetfs"}
