@@ -105,7 +105,7 @@ def test_a_crash_at_any_step_of_the_swap_loses_nothing(
 
         monkeypatch.setattr(files, name, step)
 
-    for name in ("rename", "remove_file", "sync_directory", "opened"):
+    for name in ("rename", "remove_file", "sync_directory", "open_file"):
         counted(name)
     with contextlib.suppress(KeyboardInterrupt):
         convert_log(log)
