@@ -17,7 +17,7 @@ from threading import Event
 
 from offsetfs.answers.stats.header_facts import HeaderCollector, HeaderFacts
 from offsetfs.answers.stats.value_facts import ValueFacts, ValueScan
-from offsetfs.storage import Batch, Log, LogDirectories, LogReader, TopicPartition
+from offsetfs.storage import Batch, BatchGroup, Log, LogDirectories, LogReader, TopicPartition
 from offsetfs.storage.errors import UNREADABLE, StorageError, sentence
 from offsetfs.storage.records import COLUMNS, HEADER_COLUMNS, HEADER_SIZE, MAGIC, OFFSET_DELTA, RUNS, RecordSketch, Rows
 
@@ -199,25 +199,33 @@ def _from_start(log: Log, rows: Rows, facts: PartitionFacts) -> Rows:
 
 def _value_rows(reader: LogReader, facts: PartitionFacts, values: ValueScan) -> Iterator[array[int]]:
     """Add the records of data to the sketch; yield the header of each batch, with the number of its records."""
-    for batch, first, _ in reader.slices():
-        header = batch.header
-        try:
-            if header.is_control:
-                yield _row(batch, header.base_offset, header.count)
-                continue
-            rows, base_offset = batch.rows(), int(batch.base_offset)
-            if base_offset < first:
-                rows, base_offset = _rows_from(rows, first - header.base_offset), first
-            payload = batch.payload()
-        except UNREADABLE as error:
-            facts.note_damage(batch.placed(error))
-            continue
-        least, _ = values.sketch.add_rows(payload, rows, header.base_offset)
-        if rows:
-            values.note_time(batch.timestamp_of(least))
-        overhead = HEADER_SIZE if header.magic == MAGIC else 0
-        values.inflated_bytes[header.codec_name] += len(payload) + overhead
-        yield _row(batch, base_offset, len(rows) // COLUMNS)
+    for batch, first, _ in reader.groups():
+        yield from _added(batch, first, facts, values)
+
+
+def _added(batch: Batch, first: int, facts: PartitionFacts, values: ValueScan) -> Iterator[array[int]]:
+    header = batch.header
+    try:
+        if header.is_control:
+            yield _row(batch, header.base_offset, header.count)
+            return
+        rows, base_offset = batch.rows(), int(batch.base_offset)
+        if base_offset < first:
+            rows, base_offset = _rows_from(rows, first - header.base_offset), first
+        payload = batch.payload()
+    except UNREADABLE as error:
+        if isinstance(batch, BatchGroup):
+            for each in batch.batches():
+                yield from _added(each, first, facts, values)
+            return
+        facts.note_damage(batch.placed(error))
+        return
+    least, _ = values.sketch.add_rows(payload, rows, header.base_offset)
+    if rows:
+        values.note_time(batch.timestamp_of(least))
+    overhead = HEADER_SIZE if header.magic == MAGIC and not isinstance(batch, BatchGroup) else 0
+    values.inflated_bytes[header.codec_name] += len(payload) + overhead
+    yield batch.header.rows if isinstance(batch, BatchGroup) else _row(batch, base_offset, len(rows) // COLUMNS)
 
 
 def _rows_from(rows: array[int], delta: int) -> array[int]:
