@@ -19,7 +19,17 @@ from offsetfs.answers.stats.header_facts import HeaderCollector, HeaderFacts
 from offsetfs.answers.stats.value_facts import ValueFacts, ValueScan
 from offsetfs.storage import Batch, BatchGroup, Log, LogDirectories, LogReader, TopicPartition
 from offsetfs.storage.errors import UNREADABLE, StorageError, sentence
-from offsetfs.storage.records import COLUMNS, HEADER_COLUMNS, HEADER_SIZE, MAGIC, OFFSET_DELTA, RUNS, RecordSketch, Rows
+from offsetfs.storage.records import (
+    CODECS,
+    COLUMNS,
+    HEADER_COLUMNS,
+    HEADER_SIZE,
+    MAGIC,
+    OFFSET_DELTA,
+    RUNS,
+    RecordSketch,
+    Rows,
+)
 
 THREADS_MAX = 16
 DAMAGE_SHOWN_MAX = 100
@@ -223,9 +233,13 @@ def _added(batch: Batch, first: int, facts: PartitionFacts, values: ValueScan) -
     least, _ = values.sketch.add_rows(payload, rows, header.base_offset)
     if rows:
         values.note_time(batch.timestamp_of(least))
-    overhead = HEADER_SIZE if header.magic == MAGIC and not isinstance(batch, BatchGroup) else 0
-    values.inflated_bytes[header.codec_name] += len(payload) + overhead
-    yield batch.header.rows if isinstance(batch, BatchGroup) else _row(batch, base_offset, len(rows) // COLUMNS)
+    if isinstance(batch, BatchGroup):
+        for codec, size in batch.inflated_sizes():
+            values.inflated_bytes[CODECS[codec]] += size
+        yield batch.header.rows
+        return
+    values.inflated_bytes[header.codec_name] += len(payload) + (HEADER_SIZE if header.magic == MAGIC else 0)
+    yield _row(batch, base_offset, len(rows) // COLUMNS)
 
 
 def _rows_from(rows: array[int], delta: int) -> array[int]:

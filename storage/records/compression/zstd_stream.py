@@ -46,10 +46,15 @@ def unzstd(data: memoryview, inflation: Inflation) -> bytes | bytearray:
     decompressor, inflated = _decompressor(window_bytes), bytearray()
     try:
         with decompressor.stream_reader(data, read_across_frames=True) as reader:
-            while step := reader.read(min(_STEP_BYTES, inflation.bytes_max + 1 - len(inflated))):
+            step = reader.read(size := min(_STEP_BYTES, inflation.bytes_max + 1))
+            if len(step) < size:  # the end: most batches, without another read and without a copy
+                inflation.check(len(step))
+                return step
+            while step:
                 inflated += step
                 inflation.check(len(inflated))
                 inflation.grow(len(inflated))
+                step = reader.read(min(_STEP_BYTES, inflation.bytes_max + 1 - len(inflated)))
     except zstandard.ZstdError as error:
         raise MalformedBatch(f"zstd: {error}") from None
     return bytes(inflated) if len(inflated) <= LARGE_BYTES else inflated

@@ -1,8 +1,8 @@
-"""Groups of batches: the sound, plain v2 batches that follow each other in a block, as if they were one.
+"""Groups of batches: the sound v2 batches that follow each other in a block, as if they were one.
 
 A producer without linger writes a batch for each record, and an object for each costs more than reading it. A group has
-one header, and the rows of all its records, made by one call of compiled code. Batches that are compressed, of a
-transaction, or control batches are in no group.
+one header, and the rows of all its records, made by one call of compiled code. Batches of transactions and control
+batches are in no group.
 """
 
 from __future__ import annotations
@@ -13,18 +13,30 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from offsetfs.storage.errors import MalformedBatch
+from offsetfs.storage.records.compression.compression import decompress
 from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import Batch, BatchHeader, parse_header
 from offsetfs.storage.records.format.batch_header import (
     CODEC_MASK,
     CONTROL_FLAG,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
     MAGIC,
+    SIZE_POSITION,
     TRANSACTIONAL_FLAG,
     Buffer,
 )
 from offsetfs.storage.units import Timestamp
 
-_REFUSED = CODEC_MASK | TRANSACTIONAL_FLAG | CONTROL_FLAG
+COMPRESSED_BYTES_MAX = 128 << 10
+"""About the bytes of compressed batches in a group."""
+
+INFLATED_BYTES_MAX = 8 << 20
+"""The bytes to which the batches of a group may inflate; more are inflated batch by batch."""
+
+_REFUSED = TRANSACTIONAL_FLAG | CONTROL_FLAG
+_ATTRIBUTES_LOW = 22
+"""The byte of a header that has the codec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +61,74 @@ class GroupHeader(BatchHeader):
 class BatchGroup(Batch):
     """At least two batches. `payload`, `rows` and `timestamp_of` serve all records; other questions go to `batches`.
 
-    Raises `MalformedBatch` for `rows` where those of one batch cannot be read.
+    Both raise what those of a `Batch` raise where one batch cannot be read; `batches` then tells which.
     """
 
-    __slots__ = ()
+    __slots__ = ("_rows",)
     header: GroupHeader
 
-    def payload(self, bytes_max: int = 0) -> Buffer:
-        """Return the bytes of all batches, headers too."""
-        return self.data
+    def __init__(
+        self, header: GroupHeader, data: memoryview, path: str | None = None, position: int | None = None
+    ) -> None:
+        super().__init__(header, data, path, position)
+        self._rows = header.rows
+        """Those of the batches in `payload`."""
+
+    def payload(self, bytes_max: int = INFLATED_BYTES_MAX) -> Buffer:
+        """Return all batches, headers too, as they are without compression."""
+        if self._payload is None:
+            codecs = any(each & CODEC_MASK for each in self.header.rows[chain.ATTRIBUTES :: chain.COLUMNS])
+            self._payload = self._inflated(bytes_max) if codecs else self.data
+        return self._payload
+
+    def drop_payload(self) -> None:
+        """Free the inflated records."""
+        self._payload = None
 
     def rows(self) -> array[int]:
         """Return the rows of all records; positions count from the start of `payload`."""
-        header = self.header
-        rows = chain.scan(self.data, self.position or 0, header.rows, header.base_offset, header.base_timestamp)
+        header, payload = self.header, self.payload()
+        rows = chain.scan(payload, self.position or 0, self._rows, header.base_offset, header.base_timestamp)
         if rows is None:
             raise self.placed(MalformedBatch("records that cannot be read"))
         return rows
 
+    def inflated_sizes(self) -> Iterator[tuple[int, int]]:
+        """Yield the codec of each batch, and its bytes without compression, header too."""
+        self.payload()
+        codecs = (each & CODEC_MASK for each in self.header.rows[chain.ATTRIBUTES :: chain.COLUMNS])
+        return zip(codecs, self._rows[chain.SIZE :: chain.COLUMNS], strict=True)
+
+    def _inflated(self, bytes_max: int) -> Buffer:
+        data, rows, pieces, start, total = self.data, self.header.rows[:], list[Buffer](), 0, 0
+        for at in range(0, len(rows), chain.COLUMNS):
+            end, codec = start + rows[at + chain.SIZE], rows[at + chain.ATTRIBUTES] & CODEC_MASK
+            inflated: Buffer = data[start + HEADER_SIZE : end]
+            # A batch without records has an empty payload, whatever follows its header.
+            if codec and rows[at + chain.COUNT]:
+                inflated = decompress(codec, inflated, bytes_max - total)
+            size = HEADER_SIZE + len(inflated)
+            head = bytearray(data[start : start + HEADER_SIZE])
+            head[SIZE_POSITION : SIZE_POSITION + 4] = (size - LOG_OVERHEAD).to_bytes(4, "big")
+            head[_ATTRIBUTES_LOW] ^= codec
+            rows[at] = (self.position or 0) + total
+            rows[at + chain.SIZE], rows[at + chain.ATTRIBUTES] = size, rows[at + chain.ATTRIBUTES] ^ codec
+            pieces += (head, inflated)
+            start, total = end, total + size
+        self._rows = rows
+        return b"".join(pieces)
+
     def batches(self) -> Iterator[Batch]:
         """Yield each batch."""
         for number in range(len(self.header.rows) // chain.COLUMNS):
-            yield self._batch(number)
+            yield self._batch(self.data, self.header.rows, number)
 
     def parts(self, numbers: array[int]) -> Iterator[tuple[Batch, array[int]]]:
-        """Yield each batch that has some of the records with these numbers, ascending, and their numbers in it."""
+        """Yield each batch that has some of the records with these numbers, ascending, and their numbers in it.
+
+        The batches are not compressed, whatever those of the log are.
+        """
+        data = memoryview(self.payload())
         ends = accumulate(self.header.rows[chain.COUNT :: chain.COLUMNS], initial=0)
         at = 0
         for batch, (first, end) in enumerate(pairwise(ends)):
@@ -83,13 +138,12 @@ class BatchGroup(Batch):
             while at < len(numbers) and numbers[at] < end:
                 at += 1
             if begin < at:
-                yield self._batch(batch), array("q", (number - first for number in numbers[begin:at]))
+                yield self._batch(data, self._rows, batch), array("q", (number - first for number in numbers[begin:at]))
 
-    def _batch(self, number: int) -> Batch:
-        row = self.header.rows[number * chain.COLUMNS : (number + 1) * chain.COLUMNS]
-        position = row[chain.POSITION]
-        data = self.data[position - (self.position or 0) :][: row[chain.SIZE]]
-        return Batch(parse_header(data), data, self.path, position)
+    def _batch(self, data: memoryview, rows: array[int], number: int) -> Batch:
+        start, size = rows[number * chain.COLUMNS] - (self.position or 0), rows[number * chain.COLUMNS + chain.SIZE]
+        batch = data[start : start + size]
+        return Batch(parse_header(batch), batch, self.path, self.header.rows[number * chain.COLUMNS])
 
 
 class Joining:
@@ -108,6 +162,8 @@ class Joining:
         """Return the header of the group that begins with the batch of `header`; that itself if it is alone."""
         if header.magic < MAGIC or header.attributes & _REFUSED or header.base_offset < self._offset_min:
             return header
+        if header.codec:
+            data = data[:COMPRESSED_BYTES_MAX]
         if 2 * header.size > len(data):  # no second batch of the size is there
             return header
         rows, size = chain.sound(data, 0, len(data), position, self._offset_min, self._offset_max, _REFUSED)
