@@ -1,21 +1,25 @@
 """Compares two logs by the latest value of each key: for copies at other offsets, and compacted logs.
 
 A key without a value, or whose latest record is a tombstone, is absent. Times are no part of the comparison. Memory:
-about 200 bytes for each key of `KEYS_MAX`. Logs of more keys are read several times, for a part of the keys each time.
+24 to 100 bytes for each key of `KEYS_MAX`. Logs of more keys are read several times, for a part of the keys each time.
 Keys are compared by 64-bit digests: among 100 million keys two share one with a probability below 0.03 %.
 """
 
 from __future__ import annotations
 
 import secrets
+from array import array
 from collections.abc import Callable
 
 from offsetfs.answers.diff.streams import OrderlessDiff, committed_digests
 from offsetfs.storage import Log
-from offsetfs.storage.records import NO_KEY, NULL_VALUE
+from offsetfs.storage.records import LATEST_COLUMNS, LatestDiff, RecordDigests, compare_latest, keep_latest
 
 KEYS_MAX = 1 << 21
 """The keys of one log that are kept at once."""
+
+
+_SLOTS_MIN = 1 << 13
 
 
 class _TooManyKeys(Exception):
@@ -33,51 +37,41 @@ class KeyComparison:
 
     def run(self) -> OrderlessDiff:
         """Compare the latest values of all keys. OSError, `UnknownPartition`."""
-        passes = 1
+        parts = 1
         while True:
             found = OrderlessDiff()
             try:
-                first = None
-                for part in range(passes):
-                    first = min(filter(None, [first, self._compare(found, part, passes)]), default=None)
+                compared = [self._compare(found, part, parts) for part in range(parts)]
             except _TooManyKeys:
-                passes *= 2
+                parts *= 2
                 continue
-            if first is not None:
-                _, key = first
-                found.first_a, found.first_b = self._latest(self._a, found, key), self._latest(self._b, found, key)
+            for each in compared:
+                found.equal += each.equal
+                found.changed += each.changed
+                found.only_a += each.only_a
+                found.only_b += each.only_b
+            differing = [each for each in compared if each.changed or each.only_a or each.only_b]
+            if differing:  # the same key, whatever the number of parts
+                first = min(differing, key=lambda each: each.first_key % (1 << 64))
+                found.first_a, found.first_b = (None if each < 0 else each for each in (first.first_a, first.first_b))
             return found
 
-    def _compare(self, found: OrderlessDiff, part: int, passes: int) -> tuple[int, int] | None:
-        """Count the keys of one part; return a key that differs, and a number to choose the same one always."""
-        a, b = (self._values(log, found, part, passes) for log in (self._a, self._b))
-        both = a.keys() & b.keys()
-        equal = sum(1 for key in both if a[key] == b[key])
-        found.equal += equal
-        found.changed += len(both) - equal
-        found.only_a += len(a) - len(both)
-        found.only_b += len(b) - len(both)
-        differing = (key for key in a.keys() | b.keys() if a.get(key) != b.get(key))
-        return min(((abs(key), key) for key in differing), default=None)
+    def _compare(self, found: OrderlessDiff, part: int, parts: int) -> LatestDiff:
+        return compare_latest(*(self._latest(log, found, part, parts) for log in (self._a, self._b)))
 
-    def _values(self, log: Log, found: OrderlessDiff, part: int, passes: int) -> dict[int, int]:
-        values: dict[int, int] = {}
+    def _latest(self, log: Log, found: OrderlessDiff, part: int, parts: int) -> array[int]:
+        """Return the table of the latest records of the keys of one part, at most three quarters full."""
+        table, used = _table(_SLOTS_MIN), 0
         for digests in committed_digests(log, self._seed, found, self._on_bytes, times=False):
-            pairs = zip(digests.keys, digests.contents, strict=True)
-            values.update(pairs if passes == 1 else (pair for pair in pairs if pair[0] % passes == part))
-            if len(values) > KEYS_MAX:
+            while 4 * (used + len(digests.keys)) > 3 * len(table) // LATEST_COLUMNS:
+                held = RecordDigests(keys=table[::3], contents=table[1::3], offsets=table[2::3])
+                table = _table(2 * len(table) // LATEST_COLUMNS)
+                keep_latest(table, 0, held, 0, 1)
+            used = keep_latest(table, used, digests, part, parts)
+            if used > KEYS_MAX:
                 raise _TooManyKeys
-        values.pop(NO_KEY, None)
-        return {key: content for key, content in values.items() if not content & NULL_VALUE}
+        return table
 
-    def _latest(self, log: Log, found: OrderlessDiff, key: int) -> int | None:
-        """Return the offset of the latest record of a key."""
-        latest = None
-        for digests in committed_digests(log, self._seed, found, self._on_bytes, times=False):
-            if key in digests.keys:
-                latest = next(
-                    offset
-                    for offset, digest in zip(reversed(digests.offsets), reversed(digests.keys), strict=True)
-                    if digest == key
-                )
-        return latest
+
+def _table(slots: int) -> array[int]:
+    return array("q", bytes(8 * LATEST_COLUMNS * slots))

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from offsetfs.storage import READ_COMMITTED, Log, LogReader
+from offsetfs.storage import READ_COMMITTED, Batch, BatchGroup, Log, LogReader
 from offsetfs.storage.errors import UNREADABLE, StorageError, sentence
 from offsetfs.storage.records import RecordDigests, batch_digests
 
@@ -50,14 +50,25 @@ def committed_digests(
 ) -> Iterator[RecordDigests]:
     """Yield the digests of committed records, a batch at a time; what cannot be read goes to `found`. OSError."""
     reader = LogReader(log, isolation=READ_COMMITTED, on_damage=found.skip, on_lost=found.lose, runs=(0, 1))
-    for batch, first, stop in reader.slices():
+    for batch, first, stop in reader.groups():
         on_bytes(batch.header.size)
-        try:
-            digests = batch_digests(batch, seed, times=times)
-        except UNREADABLE as error:
+        yield from _digests(batch, first, stop, seed, found, times=times)
+
+
+def _digests(
+    batch: Batch, first: int, stop: int, seed: bytes, found: OrderlessDiff, *, times: bool
+) -> Iterator[RecordDigests]:
+    try:
+        digests = batch_digests(batch, seed, times=times)
+    except UNREADABLE as error:
+        if not isinstance(batch, BatchGroup):
             found.skip(error)
-            continue
-        yield within(digests, first, stop)
+            return
+        for each in batch.batches():
+            yield from _digests(each, first, stop, seed, found, times=times)
+        return
+    is_whole = first <= batch.base_offset and batch.header.next_offset <= stop
+    yield digests if is_whole else within(digests, first, stop)
 
 
 def within(digests: RecordDigests, first: int, stop: int) -> RecordDigests:

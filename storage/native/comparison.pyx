@@ -18,7 +18,7 @@ from offsetfs.storage.native.rows cimport RECORD_COLUMNS, RecordRow, hold_rows
 from array import array as _array
 
 from offsetfs.storage.errors import MalformedBatch
-from offsetfs.storage.reference.comparison import EqualBatches, Merged, RecordDigests
+from offsetfs.storage.reference.comparison import EqualBatches, LatestDiff, Merged, RecordDigests
 
 cdef enum:
     HEADER_BYTES = 61
@@ -341,3 +341,147 @@ cdef int64_t merge_all(Numbers* a, Numbers* b, int64_t limit, Found* found) noex
 cdef inline void add(Found* found, int64_t number) noexcept nogil:
     found.data[found.count] = number
     found.count += 1
+
+
+# --- latest records ------------------------------------------------------------------------------------------------
+
+
+cdef struct Latest:  # of a key; in an empty slot the key is 0
+    int64_t key
+    int64_t content
+    int64_t offset
+
+
+cdef struct Table:
+    Latest* data
+    uint64_t slots  # a power of two
+
+
+cdef int hold_table(array table, Py_buffer* held, Table* out) except -1:
+    cdef Py_ssize_t slots = hold_rows(table, 3, held)
+    if slots < 1 or slots & (slots - 1):
+        PyBuffer_Release(held)
+        raise ValueError("no table of latest records")
+    out.data, out.slots = <Latest*>held.buf, slots
+    return 0
+
+
+cdef inline Latest* slot_of(const Table* table, int64_t key) noexcept nogil:
+    """Return the slot of a key, or the empty slot for it; any slot of a full table, which is a damaged one."""
+    cdef uint64_t slot = <uint64_t>key >> 20, left = table.slots
+    cdef Latest* found
+    while True:
+        found = table.data + (slot & (table.slots - 1))
+        left -= 1
+        if found.key == key or found.key == 0 or left == 0:
+            return found
+        slot += 1
+
+
+def keep_latest(array table not None, int64_t used, digests, uint64_t part, uint64_t parts):
+    """See `reference/comparison.py:keep_latest`."""
+    cdef Py_buffer held
+    cdef Py_buffer columns[3]
+    cdef Py_ssize_t counts[3]
+    cdef Table latest
+    cdef int number, exported = 0
+    cdef int64_t added
+    hold_table(table, &held, &latest)
+    try:
+        for column in (digests.keys, digests.contents, digests.offsets):
+            counts[exported] = hold_rows(column, 1, &columns[exported])
+            exported += 1
+        if counts[0] != counts[1] or counts[0] != counts[2]:
+            raise ValueError("arrays that do not belong together")
+        if part >= parts or used < 0 or counts[0] >= <int64_t>latest.slots - used:
+            raise ValueError("a table that is too small")
+        with nogil:
+            added = put_all(
+                &latest, <const int64_t*>columns[0].buf, <const int64_t*>columns[1].buf, <const int64_t*>columns[2].buf,
+                counts[0], part, parts,
+            )
+    finally:
+        for number in range(exported):
+            PyBuffer_Release(&columns[number])
+        PyBuffer_Release(&held)
+    return used + added
+
+
+cdef int64_t put_all(
+    const Table* table,
+    const int64_t* keys,
+    const int64_t* contents,
+    const int64_t* offsets,
+    Py_ssize_t count,
+    uint64_t part,
+    uint64_t parts,
+) noexcept nogil:
+    cdef Py_ssize_t number
+    cdef int64_t key, added = 0
+    cdef Latest* slot
+    for number in range(count):
+        key = keys[number]
+        if key == 0 or (parts > 1 and <uint64_t>key % parts != part):
+            continue
+        slot = slot_of(table, key)
+        added += slot.key == 0
+        slot.key, slot.content, slot.offset = key, contents[number], offsets[number]
+    return added
+
+
+def compare_latest(array a not None, array b not None):
+    """See `reference/comparison.py:compare_latest`."""
+    cdef Py_buffer held_a
+    cdef Py_buffer held_b
+    cdef Table left
+    cdef Table right
+    cdef int64_t[5] found
+    cdef int64_t first_a, first_b
+    hold_table(a, &held_a, &left)
+    try:
+        hold_table(b, &held_b, &right)
+        with nogil:
+            compare_tables(&left, &right, found)
+            first_a, first_b = offset_of(&left, found[4]), offset_of(&right, found[4])
+        PyBuffer_Release(&held_b)
+    finally:
+        PyBuffer_Release(&held_a)
+    return LatestDiff(found[0], found[1], found[2], found[3], found[4], first_a, first_b)
+
+
+cdef void compare_tables(const Table* a, const Table* b, int64_t* found) noexcept nogil:
+    """Count equal, changed, only in a, only in b; the last number is the least key that differs."""
+    cdef Py_ssize_t number
+    cdef const Latest* one
+    cdef const Latest* other
+    cdef bint has_a, has_b
+    for number in range(5):
+        found[number] = 0
+    for number in range(<Py_ssize_t>a.slots):
+        one = a.data + number
+        if one.key == 0:
+            continue
+        other = slot_of(b, one.key)
+        has_a, has_b = not one.content & 1, other.key == one.key and not other.content & 1
+        if not has_a and not has_b:
+            continue
+        if has_a and has_b and one.content == other.content:
+            found[0] += 1
+            continue
+        found[1 if has_a and has_b else 2 if has_a else 3] += 1
+        note_key(found, one.key)
+    for number in range(<Py_ssize_t>b.slots):
+        other = b.data + number
+        if other.key != 0 and not other.content & 1 and slot_of(a, other.key).key != other.key:
+            found[3] += 1
+            note_key(found, other.key)
+
+
+cdef inline void note_key(int64_t* found, int64_t key) noexcept nogil:
+    if found[4] == 0 or <uint64_t>key < <uint64_t>found[4]:
+        found[4] = key
+
+
+cdef inline int64_t offset_of(const Table* table, int64_t key) noexcept nogil:
+    cdef const Latest* slot = slot_of(table, key)
+    return slot.offset if key != 0 and slot.key == key else -1

@@ -24,11 +24,15 @@ from offsetfs.storage.records.columns.record_sketch import HeavyKey as HeavyKey
 from offsetfs.storage.records.columns.record_sketch import RecordSketch as RecordSketch
 from offsetfs.storage.records.columns.record_sketch import quantile as quantile
 from offsetfs.storage.records.columns.row_walk import Rows as Rows
+from offsetfs.storage.records.comparison import LATEST_COLUMNS as LATEST_COLUMNS
 from offsetfs.storage.records.comparison import NO_KEY as NO_KEY
 from offsetfs.storage.records.comparison import NULL_VALUE as NULL_VALUE
+from offsetfs.storage.records.comparison import LatestDiff as LatestDiff
 from offsetfs.storage.records.comparison import RecordDigests as RecordDigests
 from offsetfs.storage.records.comparison import batch_digests as batch_digests
+from offsetfs.storage.records.comparison import compare_latest as compare_latest
 from offsetfs.storage.records.comparison import equal_batches as equal_batches
+from offsetfs.storage.records.comparison import keep_latest as keep_latest
 from offsetfs.storage.records.comparison import merge_digests as merge_digests
 from offsetfs.storage.records.compression.compression import CODECS as CODECS
 from offsetfs.storage.records.compression.compression import ZSTD as ZSTD

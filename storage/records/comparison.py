@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 from offsetfs.storage.native import select
 from offsetfs.storage.records.format.batch import Batch
 from offsetfs.storage.records.format.batch_header import APPEND_TIME_FLAG, MAGIC
-from offsetfs.storage.reference.comparison import NO_KEY, NULL_VALUE, EqualBatches, Merged, RecordDigests
+from offsetfs.storage.reference.comparison import (
+    LATEST_COLUMNS,
+    NO_KEY,
+    NULL_VALUE,
+    EqualBatches,
+    LatestDiff,
+    Merged,
+    RecordDigests,
+)
 
 if TYPE_CHECKING:
     from offsetfs.storage.reference import comparison as _comparison
@@ -17,16 +25,22 @@ else:
 equal_batches = _comparison.equal_batches
 digest_records = _comparison.digest_records
 merge_digests = _comparison.merge_digests
+keep_latest = _comparison.keep_latest
+compare_latest = _comparison.compare_latest
 
 __all__ = [
+    "LATEST_COLUMNS",
     "NO_KEY",
     "NULL_VALUE",
     "EqualBatches",
+    "LatestDiff",
     "Merged",
     "RecordDigests",
     "batch_digests",
+    "compare_latest",
     "digest_records",
     "equal_batches",
+    "keep_latest",
     "merge_digests",
 ]
 

@@ -198,3 +198,87 @@ def merge_digests(
         else:
             only_b.append(at_b)
         at_a, at_b = at_a + (a <= b), at_b + (b <= a)
+
+
+LATEST_COLUMNS = 3
+"""The numbers of a slot in a table of latest records: digest of the key, `NO_KEY` if it is empty; contents; offset."""
+
+
+class LatestDiff(NamedTuple):
+    """The result of `compare_latest`. A key whose latest record has no value is absent."""
+
+    equal: int
+    changed: int
+    only_a: int
+    only_b: int
+    first_key: int
+    """The least key that differs, as an unsigned number; `NO_KEY` if none does. It does not depend on the tables."""
+    first_a: int
+    """The offset of its latest record, with a value or without; -1 without any."""
+    first_b: int
+
+
+def keep_latest(table: array[int], used: int, digests: RecordDigests, part: int, parts: int) -> int:
+    """Put records into a table, each in place of an earlier one of its key; return how many slots are used then.
+
+    Of the keys only those of one part, without the null key. A table has a power of two of slots, all zeros when it is
+    new. ValueError if it could become full.
+    """
+    slots = _slots(table)
+    if not len(digests.offsets) == len(digests.contents) == len(digests.keys):
+        raise ValueError("arrays that do not belong together")
+    if not 0 <= part < parts or used < 0 or len(digests.keys) >= slots - used:
+        raise ValueError("a table that is too small")
+    for key, content, offset in zip(digests.keys, digests.contents, digests.offsets, strict=True):
+        if key != NO_KEY and key % (1 << 64) % parts == part:
+            at = _slot_of(table, slots, key)
+            used += table[at] == NO_KEY
+            table[at : at + LATEST_COLUMNS] = array("q", (key, content, offset))
+    return used
+
+
+def compare_latest(a: array[int], b: array[int]) -> LatestDiff:
+    """Compare two tables."""
+    slots_a, slots_b = _slots(a), _slots(b)
+    equal = changed = only_a = only_b = 0
+    differing = list[tuple[int, int]]()
+    for at in range(0, len(a), LATEST_COLUMNS):
+        other = _slot_of(b, slots_b, a[at])
+        has_a, has_b = not a[at + 1] & NULL_VALUE, b[other] != NO_KEY and not b[other + 1] & NULL_VALUE
+        if a[at] == NO_KEY or not (has_a or has_b):
+            continue
+        is_same = has_a == has_b and a[at + 1] == b[other + 1]
+        equal, changed = equal + is_same, changed + (has_a and has_b and not is_same)
+        only_a, only_b = only_a + (not has_b), only_b + (not has_a)
+        if not is_same:
+            differing.append((a[at] % (1 << 64), a[at]))
+    for at in range(0, len(b), LATEST_COLUMNS):
+        if b[at] != NO_KEY and not b[at + 1] & NULL_VALUE and a[_slot_of(a, slots_a, b[at])] == NO_KEY:
+            only_b += 1
+            differing.append((b[at] % (1 << 64), b[at]))
+    _, first = min(differing, default=(NO_KEY, NO_KEY))
+    return LatestDiff(
+        equal, changed, only_a, only_b, first, _offset_of(a, slots_a, first), _offset_of(b, slots_b, first)
+    )
+
+
+def _slots(table: array[int]) -> int:
+    slots = len(table) // LATEST_COLUMNS
+    if table.typecode != "q" or slots < 1 or slots & (slots - 1) or len(table) % LATEST_COLUMNS:
+        raise ValueError("no table of latest records")
+    return slots
+
+
+def _slot_of(table: array[int], slots: int, key: int) -> int:
+    """Return the place of a key, or of the empty slot for it."""
+    slot = key >> 20 & (slots - 1)
+    for _ in range(slots):
+        if table[slot * LATEST_COLUMNS] in (key, NO_KEY):
+            break
+        slot = (slot + 1) & (slots - 1)
+    return slot * LATEST_COLUMNS
+
+
+def _offset_of(table: array[int], slots: int, key: int) -> int:
+    at = _slot_of(table, slots, key)
+    return table[at + 2] if key != NO_KEY and table[at] == key else -1

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from offsetfs.storage.errors import StorageError
+from offsetfs.storage.records import RecordDigests
 from offsetfs.storage.records.columns.columns import KEY, VALUE
 from offsetfs.storage.records.columns.field_patterns import FieldPattern
 from offsetfs.storage.records.format import batch_row, chain, codec, record_row, varint
@@ -448,6 +449,25 @@ def digested_records(draw: st.DrawFn) -> tuple[Any, ...]:
     return *lists, draw(st.integers(0, 40))
 
 
+LATEST = st.lists(
+    st.tuples(st.sampled_from([0, 1, -1, 5, 1 << 20, -(1 << 63), LONG_MAX]), st.integers(0, 5), st.integers(0, 99)),
+    max_size=9,
+)
+
+
+def latest_compared(module: Any, given: tuple[list[list[tuple[int, int, int]]], int, int, int]) -> object:
+    """Two tables of latest records, each from two lists of records."""
+    lists, slots, part, parts = given
+    tables, used = (array("q", bytes(24 * slots)), array("q", bytes(24 * slots))), [0, 0]
+    for number, records in enumerate(lists):
+        keys, contents, offsets = (
+            (array("q", column) for column in zip(*records, strict=True)) if records else [array("q")] * 3
+        )
+        digests = RecordDigests(offsets, contents, keys)
+        used[number % 2] = module.keep_latest(tables[number % 2], used[number % 2], digests, part, parts)
+    return *(table.tolist() for table in tables), used, module.compare_latest(*tables)
+
+
 def offset_map(module: Any, given: tuple[list[tuple[bytes, int]], int]) -> object:
     puts, slots = given
     offsets = module.OffsetMap(slots * SLOT_SIZE, 0.8)
@@ -668,6 +688,17 @@ COMPARISONS = {
     ),
     "equal batches": Comparison(
         "comparison", similar_logs(), {"equal_batches": lambda module, given: module.equal_batches(*given)}, 400
+    ),
+    "latest records": Comparison(
+        "comparison",
+        st.tuples(
+            st.lists(LATEST, min_size=4, max_size=4),
+            st.sampled_from([1, 3, 8, 16, 64]),
+            st.integers(0, 2),
+            st.integers(0, 4),
+        ),
+        {"compare_latest": latest_compared},
+        300,
     ),
     "merged digests": Comparison(
         "comparison", digested_records(), {"merge_digests": lambda module, given: module.merge_digests(*given)}, 300
