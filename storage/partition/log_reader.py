@@ -30,7 +30,7 @@ from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.records.format.batch import MAGIC, Batch, BatchHeader
-from offsetfs.storage.records.format.batch_group import GroupHeader, Joining
+from offsetfs.storage.records.format.batch_group import GroupHeader, BatchJoining
 from offsetfs.storage.records.format.batch_row import BASE_OFFSET
 from offsetfs.storage.records.format.legacy import NO_RUNS
 from offsetfs.storage.records.format.record import Record
@@ -218,7 +218,7 @@ class LogReader:
             try:
                 for segment in segments.from_floor(first):
                     begin = segment.reading_position(first)
-                    joins = Joining(first, min(stop, self._end_of(segment, segments)) - 1) if is_grouped else None
+                    joins = BatchJoining(first, min(stop, self._end_of(segment, segments)) - 1) if is_grouped else None
                     for batch in self._batches(segment, begin, stop, on_damage, joins):
                         header = batch.header
                         following = header.next_offset
@@ -296,7 +296,7 @@ class LogReader:
                     yield reached
 
     def _batches(
-        self, segment: Segment, begin: int, stop: int, on_damage: _OncePerPlace | None, joins: Joining | None
+        self, segment: Segment, begin: int, stop: int, on_damage: _OncePerPlace | None, joins: BatchJoining | None
     ) -> Iterator[Batch]:
         log = segment.open_files().log
         if joins is None or log.is_remote:  # a remote file is read no further than needed

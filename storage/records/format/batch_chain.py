@@ -91,7 +91,7 @@ def headers(
 
     The bytes reach to the end of the block that was read: the whole batch when it happens to lie inside, a run always.
     Checksums are not looked at. `likely_end`: a position up to which the caller probably reads; no block reaches from
-    before it to behind it, unless a batch does. `joins`: see `batch_group.Joining`.
+    before it to behind it, unless a batch does. `joins`: see `batch_group.BatchJoining`.
     """
     block, start = memoryview(b""), position
     while position < end:

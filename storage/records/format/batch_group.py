@@ -146,7 +146,7 @@ class BatchGroup(Batch):
         return Batch(parse_header(batch), batch, self.path, self.header.rows[number * chain.COLUMNS])
 
 
-class Joining:
+class BatchJoining:
     """Joins batches of one segment. Offsets rise, from `offset_min` on, and not beyond `offset_max`.
 
     Because of the bounds a damaged offset, which no checksum covers, ends a group, and its batch is met alone.
