@@ -292,8 +292,7 @@ def test_batches_without_a_match_are_passed_over_a_block_at_a_time(
     monkeypatch.setattr(find, "matching_rows", counted)
     text = HasText(b"value 1234!", FIELDS["value"])
     assert found(tmp_path, text, lines_of=path_lines, limit=Limit(9)) == [b"orders-0/1234\n"]
-    assert (codec == "zstd") == (1500 in looked_at)  # every fiftieth batch is compressed
-    assert len(looked_at) < (10 if codec == "none" else 25)
+    assert len(looked_at) < 10
 
 
 def test_a_batch_that_cannot_be_inflated_is_reported(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
