@@ -30,7 +30,7 @@ from offsetfs.storage.records.columns import row_walk
 from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.records.format.batch import MAGIC, Batch, BatchHeader
-from offsetfs.storage.records.format.batch_group import GroupHeader, BatchJoining
+from offsetfs.storage.records.format.batch_group import BatchJoining, GroupHeader
 from offsetfs.storage.records.format.batch_row import BASE_OFFSET
 from offsetfs.storage.records.format.legacy import NO_RUNS
 from offsetfs.storage.records.format.record import Record
