@@ -153,7 +153,7 @@ def _checkpoints(path: str, names: Sequence[str]) -> tuple[dict[str, Mapping[Top
 
 
 def _partition(partition: TopicPartition, directory: DirectorySurvey) -> PartitionSurvey:
-    path = f"{directory.path}/{partition}"
+    path = os.path.join(directory.path, str(partition))  # a path may end in a slash
     names = files.names(path)
     parsed = [segment for segment in map(parse_segment_name, names) if segment is not None]
     bases = sorted(base for base, suffix in parsed if suffix == ".log")

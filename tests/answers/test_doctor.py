@@ -245,6 +245,7 @@ def test_indexes_that_point_outside_of_the_log_are_damage(broker: BrokerDirector
     (path / "00000000000000000000.index").write_bytes(bytes([0, 0, 0, 1, 0, 1, 0, 0]))
     finding = broker.only_finding("index")
     assert "position 65536" in finding.evidence
+    assert "//" not in examine([f"{broker.path}/"], NOW_MS, machine=ROOMY).findings[0].place
     assert run(shlex.split(finding.remedy.removeprefix("with the broker stopped: "))[1:]) == 0
     assert not broker.report().findings, "the remedy helps"
 
