@@ -20,6 +20,7 @@ from fixtures.schemas.registry import Registry, running_registry
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 import offsetfs
+from offsetfs import cli
 
 pytestmark = pytest.mark.interop
 
@@ -157,3 +158,25 @@ def test_json(kafka_module: KafkaBroker, registry: Registry, is_in_header: bool)
         (lambda client, settings: JSONSerializer(schema, client, conf=settings), values),
     )
     assert decoded(kafka_module, topic) == values
+
+
+@BOTH_FORMS
+def test_keys(
+    kafka_module: KafkaBroker, registry: Registry, is_in_header: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A decoded line has the key that Confluent's serializer wrote, in front or named in a header."""
+    topic = f"keys-{is_in_header}"
+    kafka_module.create_topic(topic)
+    settings = {"schema.id.serializer": header_schema_id_serializer} if is_in_header else {}
+    headers: list[tuple[str, str | bytes | None]] = []
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        serializer = AvroSerializer(client, avro(ID), conf=settings)
+        key = serializer({"id": 7}, SerializationContext(topic, MessageField.KEY, headers))
+        value = serializer({"id": 8}, SerializationContext(topic, MessageField.VALUE, headers))
+    producer = Producer({"bootstrap.servers": kafka_module.address})
+    producer.produce(topic, value, key, headers=headers)
+    assert producer.flush(60) == 0
+    assert cli.run(["cat", str(kafka_module.log_dir), f"topics/{topic}/decoded/records.ndjson"]) == 0
+    line = json.loads(capfd.readouterr().out)
+    assert (line["key"], line["value"]) == ({"id": 7}, {"id": 8})
+    assert line["key_schema"]["subject"] == f"{topic}-key"
