@@ -211,18 +211,25 @@ class LogChecks:
     async def _confirm(self, partitions: Sequence[MirroredPartition]) -> None:
         """With `once`: compare partitions that are at their end with that of the source, and the last records of both.
 
-        The source may have lost records meanwhile, in an unclean election.
+        The source may have lost records meanwhile, in an unclean election. Its log start is taken as well: if nothing
+        is new, no response to Fetch has it.
         """
         asked = [
             OffsetQuery(partition.name, partition.leader, partition.leader_epoch, LATEST) for partition in partitions
         ]
-        ends = await positions.offsets_at(self._state.client, asked, self._on_failure) if asked else {}
+        starts: positions.Answers = {}
+        ends: positions.Answers = {}
+        if asked:
+            ends = await positions.offsets_at(self._state.client, asked, self._on_failure)
+            earliest = [positions.at_time(query, EARLIEST) for query in asked]
+            starts = await positions.offsets_at(self._state.client, earliest, self._on_failure)
         compared = list[MirroredPartition]()
         for partition in partitions:
-            end = ends.get(partition.name)
-            if not self._state.is_answered(partition, end):
+            start, end = starts.get(partition.name), ends.get(partition.name)
+            if not self._state.is_answered(partition, start) or not self._state.is_answered(partition, end):
                 continue
-            assert end is not None
+            assert start is not None and end is not None
+            partition.source_start = max(start.offset, partition.source_start)
             if end.offset < partition.log.next_offset:  # a leader may not yet know that its followers have them
                 here = f"before the end here, {partition.log.next_offset}"
                 self._state.note_error(partition, f"the source ends at offset {end.offset}, {here}")

@@ -109,6 +109,25 @@ def test_topics_of_a_cluster_are_copied_once_and_then_what_is_new(
         assert paths_of(caches) == ["whole/orders-0", "whole/orders-1"], round_
 
 
+def test_records_that_a_cluster_deletes_go_from_the_copy_also_if_nothing_is_new(
+    tmp_path: Path, caches: Path, command: Commands
+) -> None:
+    path, mirror = tmp_path / "source", tmp_path / "mirror"
+    path.mkdir()
+    directory = LogDirectory.open(str(path))
+    directory.create_partitions(ORDERS)
+    directory.close()
+    append(path, 10)
+    for count in (20, 16):
+        with offsetfs.serve(path) as running:
+            address = running.bootstrap_servers
+            assert command("mirror", address, mirror, "--once").code == 0
+            assert command("find", f"kafka://{address}/", "--count").out == f"{count}\n"
+        assert command("find", mirror, "--count").out == f"{count}\n"
+        assert command("delete-records", path, "orders-1=4", "--yes").code == 0
+    assert len(list(caches.iterdir())) == 1
+
+
 def test_a_part_of_a_topic_is_copied_into_a_cache_of_parts(url: str, caches: Path, command: Commands) -> None:
     assert command("find", url, "orders-1", "--from", "7", "--paths").out == "orders-1/7\norders-1/8\norders-1/9\n"
     assert paths_of(caches) == ["parts/orders-0", "parts/orders-1"]
