@@ -32,7 +32,7 @@ class _Exported(Collector):
 
 
 def text_of(metrics: BrokerMetrics, *groups: GroupSnapshot, lags: dict[tuple[str, str], int] | None = None) -> str:
-    report = BrokerReport("0.1.0", "/srv/logs", False, 2, 3, metrics, groups, lags or {}, Unsynced(), 0.0)
+    report = BrokerReport("0.1.0", "/srv/logs", False, 2, 3, metrics, groups, lags or {}, {}, Unsynced(), 0.0)
     return str(generate_latest(_Exported(report)), "utf-8")
 
 

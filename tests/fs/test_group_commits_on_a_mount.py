@@ -32,7 +32,7 @@ def test_a_number_that_is_written_is_committed_and_read_back_at_once(golden_copy
     done = sh("echo 7 > keyed-0; cat keyed-0; echo 8 >> keyed-0; cat keyed-0; cat lag", billing)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("7\n8\n")
-    assert ["keyed-0", "8", "93", "85"] in [line.split() for line in done.stdout.splitlines()]
+    assert ["keyed-0", "8", "93", "85"] in [line.split()[:4] for line in done.stdout.splitlines()]
     assert (billing / "keyed-1").read_text() == "11\n"
 
 

@@ -189,7 +189,9 @@ def with_broker() -> MountReport:
     counted.apis["Produce"].requests = 7
     counted.apis["Produce"].errors[ErrorCode.INVALID_RECORD] = 1
     groups = (GroupSnapshot("readers", "Stable", 1, {}),)
-    broker = BrokerReport("0.1.0", "/srv/logs", False, 1, 3, counted, groups, {("readers", "t"): 4}, Unsynced(), 0.0)
+    broker = BrokerReport(
+        "0.1.0", "/srv/logs", False, 1, 3, counted, groups, {("readers", "t"): 4}, {}, Unsynced(), 0.0
+    )
     return replace(REPORT, companion=companion_report(broker))
 
 

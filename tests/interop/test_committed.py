@@ -85,7 +85,7 @@ def test_groups_show_what_the_broker_answers(kafka: KafkaBroker, tmp_path: Path)
             assert soon(functools.partial(says, billing / "orders-0", wanted))
         described = kafka.tool(GROUPS, "--group", "billing", "--describe").stdout
         rows = [line.split() for line in described.splitlines() if line.startswith("billing")]
-        shown = [line.split() for line in (billing / "lag").read_text().splitlines()[1:]]
+        shown = [line.split()[:4] for line in (billing / "lag").read_text().splitlines()[1:]]
         assert shown == [[f"{row[1]}-{row[2]}", *row[3:6]] for row in rows] == [["orders-0", "12", "20", "8"]]
         kafka.tool(GROUPS, "--group", "billing", "--delete")
         assert soon(lambda: not billing.exists())
