@@ -27,7 +27,8 @@ def answer(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
     def run(*words: object) -> tuple[int, Any]:
         capsys.readouterr()
         code = cli.run([*map(str, words)])
-        printed = capsys.readouterr().out
+        printed, said = capsys.readouterr()
+        assert printed, said
         return code, json.loads(printed) if "--json" in words else printed
 
     return run
