@@ -30,6 +30,7 @@ _NOT_REGULAR = {errno.ELOOP: "a symbolic link, not a regular file", errno.ENXIO:
 """The errnos of open(2) for a link and for a socket, with a reason that describes the file."""
 
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)  # None: Pythons built with musl before 1.2.5
 _PROBE_BYTES = 64 << 10  # the page cache loads and drops pages in groups of about this size
 _LOAD_BYTES = 256 << 10
 _ADVISE_BYTES = 512 << 10
@@ -182,11 +183,13 @@ class File:
     def read_into(self, buffer: memoryview, position: int, *, nowait: bool = False) -> int:
         """Fill `buffer` from `position`; return the count, short only at the end of the file."""
         done, size = 0, len(buffer)
+        if nowait and _NOWAIT is None:
+            raise WouldBlock("this Python does not know RWF_NOWAIT", path=self.path, position=position)
         while done < size:
             try:
                 # RWF_NOWAIT: the kernel returns EAGAIN where the page cache lacks a byte. So the event loop may read
                 # what is cached; a hand-over to a thread costs more than such a read (0.2 ms).
-                count = os.preadv(self.fd, [buffer[done:]], position + done, os.RWF_NOWAIT if nowait else 0)
+                count = os.preadv(self.fd, [buffer[done:]], position + done, _NOWAIT or 0 if nowait else 0)
             except BlockingIOError:
                 raise WouldBlock("not in the page cache", path=self.path, position=position) from None
             except OSError as error:
@@ -211,10 +214,12 @@ class File:
 
     def is_cached(self, position: int, size: int) -> bool:
         """Whether the page cache probably holds a range: a byte in each `_PROBE_BYTES`, and the last one."""
+        if _NOWAIT is None:
+            return False
         probe, end = [bytearray(1)], position + size
         try:
             for probed in (*range(position, end, _PROBE_BYTES), end - 1):
-                if not os.preadv(self.fd, probe, probed, os.RWF_NOWAIT):
+                if not os.preadv(self.fd, probe, probed, _NOWAIT):
                     return False
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
