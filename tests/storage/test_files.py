@@ -63,6 +63,17 @@ def test_nowait_reads_what_the_page_cache_holds(tmp_path: Path) -> None:
         assert file.read(2990, 100) == b"cabcabcabc"
 
 
+def test_a_python_without_rwf_nowait_reads_in_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_NOWAIT", None)
+    path = tmp_path / "log"
+    path.write_bytes(b"abc")
+    with files.open_file(str(path)) as file:
+        assert file.read(0, 3) == b"abc"
+        assert not file.is_cached(0, 3)
+        with pytest.raises(WouldBlock, match="does not know RWF_NOWAIT"):
+            file.read(0, 3, nowait=True)
+
+
 @pytest.mark.security(
     "A temporary file is always a new file: a hard or symbolic link planted in its place is removed, "
     "and the target of the link is not changed."

@@ -11,6 +11,7 @@ import pytest
 from fixtures.logs.log_states import begin_log_at, replace_segments_of
 from fixtures.spies import no_damage, spy
 
+from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, StorageError, UnsupportedFormat, WouldBlock
 from offsetfs.storage.names import TopicPartition
@@ -163,7 +164,7 @@ def test_compressed_batches_are_shown_inflated(log: Log, view: PartitionView, co
 def test_what_is_cached_and_small_is_answered_without_waiting(
     log: Log, view: PartitionView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.RWF_NOWAIT", 0)  # everything is cached; a file system in memory could not tell
+    monkeypatch.setattr(files, "_NOWAIT", 0)  # everything is cached; a file system in memory could not tell
     expected = fill(log, 2)
     assert view.refresh()
     expected += fill(log, 2, 2)

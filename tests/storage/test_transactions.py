@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offsetfs.storage import files
 from offsetfs.storage.directory import directory_checkpoints
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptIndex, WouldBlock
@@ -214,7 +215,7 @@ def test_the_last_stable_offset_is_the_first_of_the_oldest_open_transaction(log:
 def test_what_is_appended_later_is_taken_in_without_waiting(
     log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.RWF_NOWAIT", 0)  # everything is cached; a file system in memory could not tell
+    monkeypatch.setattr(files, "_NOWAIT", 0)  # everything is cached; a file system in memory could not tell
     log.append(data(1))
     reader = LogDirectory.open(str(tmp_path), read_only=True).log(PARTITION)
     with pytest.raises(WouldBlock):
