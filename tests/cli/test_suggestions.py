@@ -127,6 +127,6 @@ def test_an_empty_list_is_said(log: str, verb: str, capsys: pytest.CaptureFixtur
 def test_a_url_that_a_command_does_not_take_has_the_remedy(
     url: str, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for verb in ("ls", "verify", "schemas"):
+    for verb in ("ls", "verify"):
         assert run([verb, url]) != 0
         assert f"offsetfs {verb}: {url}: {remedy}" in capsys.readouterr().err
