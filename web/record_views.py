@@ -7,26 +7,21 @@ says so, with the whole size. A topic with a mask shows decoded values alone, an
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import json
-import os
 import threading
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from offsetfs.answers.find import FindBounds, Limit, Search
-from offsetfs.answers.find_conditions import FIELDS, Condition, HasHeader, HasKey, HasPattern, HasText
+from offsetfs.answers.find import Limit, Search
 from offsetfs.answers.find_lines import Lines, LinesOf, record_lines
 from offsetfs.answers.find_partitions import partitions_of_key
+from offsetfs.answers.find_texts import WrongText, bounds_of, conditions_of, key_of, own_partitions
 from offsetfs.answers.partitioners import Partitioner
 from offsetfs.common.extras import install_command
-from offsetfs.common.name_patterns import PatternError
-from offsetfs.common.quantities import time_ms
-from offsetfs.fs.naming.grammar import parse_offset
-from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, Batch, LogDirectories, Record, TopicPartition
+from offsetfs.storage import Batch, LogDirectories, Record, TopicPartition
 from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.web.http_server import HttpError
 from offsetfs.web.tree_views import log_of, partitions_of
@@ -215,42 +210,22 @@ class SearchTexts:
 
 def search_of(records: RecordsOf, texts: SearchTexts) -> Search:
     """Return the search that texts mean, which runs once. `HttpError` for wrong ones."""
-    conditions, key = _conditions(texts)
-    partitions = _partitions(records.directory, texts, key)
+    try:
+        key = key_of(texts.key, texts.key_base64)
+        conditions = conditions_of(
+            key, texts.texts, texts.patterns, texts.place, texts.headers, ignores_case=texts.ignores_case
+        )
+        partitions = _partitions(records.directory, texts, key)
+        bounds = bounds_of(texts.start, texts.end, partitions)
+    except WrongText as error:
+        raise HttpError(400, f"{error.name}: {error}") from error
     if (texts.texts or texts.patterns) and texts.place in ("value", "any"):
         for topic in sorted({each.topic for each in partitions} & records.masked):
             raise HttpError(403, f"{topic} has a mask, so its values are not searched: search its keys or headers")
     for each in partitions:
         with contextlib.suppress(StorageError, OSError):  # the search reports it
             log_of(records.directory, each)
-    return Search(
-        records.directory, partitions, conditions, _bounds(texts, partitions), is_committed_only=texts.is_committed_only
-    )
-
-
-def _conditions(texts: SearchTexts) -> tuple[list[Condition], bytes | None]:
-    key = None if texts.key is None else os.fsencode(texts.key)
-    if texts.key_base64 is not None:
-        try:
-            key = base64.b64decode(texts.key_base64, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise HttpError(400, f"key_base64 is not base64: {error}") from error
-    fields = FIELDS[texts.place]
-    conditions: list[Condition] = [] if key is None else [HasKey(key)]
-    for header in map(os.fsencode, texts.headers):
-        name, equals, value = header.partition(b"=")
-        conditions.append(HasHeader(name, value if equals else None))
-    try:
-        conditions += [
-            HasPattern.of_text(text, fields) if texts.ignores_case else HasText(os.fsencode(text), fields)
-            for text in texts.texts
-        ]
-        conditions += [
-            HasPattern(f"(?i){pattern}" if texts.ignores_case else pattern, fields) for pattern in texts.patterns
-        ]
-    except PatternError as error:
-        raise HttpError(400, f"{'regex' if texts.patterns else 'text'}: {error}") from error
-    return conditions, key
+    return Search(records.directory, partitions, conditions, bounds, is_committed_only=texts.is_committed_only)
 
 
 def _partitions(directory: LogDirectories, texts: SearchTexts, key: bytes | None) -> list[TopicPartition]:
@@ -263,33 +238,11 @@ def _partitions(directory: LogDirectories, texts: SearchTexts, key: bytes | None
     if texts.topics:
         named = [each for topic in dict.fromkeys(texts.topics) for each in partitions_of(directory, topic)]
     else:
-        named = [
-            each
-            for each in directory.partitions()
-            if each.topic not in INTERNAL_TOPICS and each.topic != METADATA_TOPIC
-        ]
+        named = own_partitions(directory.partitions())
     if key is None:
         return named
     topics = dict.fromkeys(each.topic for each in named)
     return [*partitions_of_key(named, topics, key, Partitioner(texts.partitioner), None).partitions]
-
-
-def _bounds(texts: SearchTexts, partitions: Sequence[TopicPartition]) -> FindBounds:
-    numbers: dict[str, int] = {}
-    for parameter, text, name in (("from", texts.start, "start"), ("to", texts.end, "stop")):
-        if text is None:
-            continue
-        offset = parse_offset(text.encode("utf-8", "surrogateescape"))
-        if offset is not None and len(partitions) > 1:
-            raise HttpError(400, f"{parameter}: an offset belongs to one partition: give partition, or a time")
-        time = time_ms(text) if offset is None else None
-        if offset is None and time is None:
-            raise HttpError(400, f"{parameter}: give an offset (42) or a time (2026-11-20T18:40, -1h)")
-        if offset is not None:
-            numbers[name] = offset
-        elif time is not None:
-            numbers[f"{name}_ms"] = time
-    return FindBounds(**numbers)
 
 
 class SearchEnded(Exception):

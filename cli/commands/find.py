@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
-import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,12 +13,10 @@ import click
 from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cluster_options
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.sources import opened_source
-from offsetfs.cli.arguments.times import argument_time_ms
 from offsetfs.cli.arguments.where import Schemas, decoded_lines_of, masks_of, searching_where
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure, of_output
 from offsetfs.common.formatting import printable
-from offsetfs.fs.naming.grammar import parse_offset
-from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, READ_COMMITTED, READ_UNCOMMITTED
+from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED
 from offsetfs.storage.directory import left_out_message
 from offsetfs.storage.errors import sentence
 
@@ -160,14 +155,19 @@ def command(
         shows_values=not (is_decoded or is_count or is_paths),
         searches_values=bool(texts or patterns) and place in ("value", "any"),
     )
-    wanted = _key(key, key_base64)
-    conditions = _conditions(wanted, texts, patterns, place, ignore_case, headers)
+    from offsetfs.answers.find_texts import bounds_of, conditions_of, key_of
+
+    with _texts():
+        wanted = key_of(key, key_base64)
+        conditions = conditions_of(wanted, texts, patterns, place, headers, ignores_case=ignore_case)
     question = _question(names, start, end, has_schemas=is_decoded or where is not None)
     with opened_source(log_directory, question=question) as directory:
         chosen = _chosen(directory, log_directory, names, wanted, partitioner, count)
         for note in chosen.notes:
             _say(note)
-        search = _search(directory, chosen.partitions, conditions, _bounds(start, end, chosen.partitions), isolation)
+        with _texts():
+            bounds = bounds_of(start, end, chosen.partitions)
+        search = _search(directory, chosen.partitions, conditions, bounds, isolation)
         schemas = Schemas(schema_words, registry_word, masks)
         with contextlib.nullcontext() if where is None else searching_where(search, where, isolation, schemas):
             form.run(search, schemas)
@@ -257,47 +257,6 @@ def _write(lines: Iterable[bytes]) -> None:
         raise Failure(f"standard output: {error.strerror or error}", of_output(error)) from error
 
 
-# --- conditions ------------------------------------------------------------------------------------------------------
-
-
-def _key(text: str | None, encoded: str | None) -> bytes | None:
-    if text is not None and encoded is not None:
-        raise Failure("--key and --key-base64 exclude each other: give one of them", WRONG_CALL)
-    if encoded is None:
-        return None if text is None else os.fsencode(text)
-    try:
-        return base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise Failure(f"--key-base64 {printable(encoded)}: not base64: {error}", WRONG_CALL) from error
-
-
-def _conditions(
-    key: bytes | None,
-    texts: Sequence[str],
-    patterns: Sequence[str],
-    place: str,
-    ignore_case: bool,
-    headers: Sequence[str],
-) -> list[Condition]:
-    from offsetfs.answers.find_conditions import FIELDS, HasHeader, HasKey, HasPattern, HasText
-    from offsetfs.common.name_patterns import PatternError
-
-    fields = FIELDS[place]
-    conditions: list[Condition] = [] if key is None else [HasKey(key)]
-    for header in map(os.fsencode, headers):
-        name, equals, value = header.partition(b"=")
-        conditions.append(HasHeader(name, value if equals else None))
-    try:
-        conditions += [
-            HasPattern.of_text(text, fields) if ignore_case else HasText(os.fsencode(text), fields) for text in texts
-        ]
-        conditions += [HasPattern(f"(?i){pattern}" if ignore_case else pattern, fields) for pattern in patterns]
-    except PatternError as error:
-        option = "--regex" if patterns else "--text"
-        raise Failure(f"{option}: {printable(str(error))}", WRONG_CALL) from error
-    return conditions
-
-
 # --- where -----------------------------------------------------------------------------------------------------------
 
 
@@ -320,13 +279,14 @@ def _chosen(
 ) -> _Chosen:
     """Return the partitions that the arguments name, and of topics only that of the key."""
     from offsetfs.answers.find_partitions import partitions_of_key
+    from offsetfs.answers.find_texts import own_partitions
     from offsetfs.answers.partitioners import Partitioner
 
     present = sorted(directory.partitions())
     if names:
         named = resolve_among(log_directory, present, names)
     else:
-        named = [each for each in present if each.topic not in INTERNAL_TOPICS and each.topic != METADATA_TOPIC]
+        named = own_partitions(present)
     if key is None:
         return _Chosen(named)
     given = {name for name in names if any(str(each) == name for each in named)}
@@ -338,37 +298,25 @@ def _chosen(
 
 def _question(names: Sequence[str], start: str | None, end: str | None, *, has_schemas: bool) -> ClusterQuestion:
     """Return what is read of a cluster. `--to` bounds nothing: a record of an earlier time may be behind it."""
-    places = {option: _place(option, text) for option, text in (("--from", start), ("--to", end)) if text is not None}
-    begin, is_time = places.get("--from", (None, False))
+    from offsetfs.answers.find_texts import place_of
+
+    with _texts():
+        places = {name: place_of(name, text) for name, text in (("from", start), ("to", end)) if text is not None}
+    begin, is_time = places.get("from", (None, False))
     others = (SCHEMAS_TOPIC,) if has_schemas else ()
     return ClusterQuestion(names, others, start_ms=begin if is_time else None, start=None if is_time else begin)
 
 
-def _place(option: str, text: str) -> tuple[int, bool]:
-    """Return an offset, or a time in milliseconds, and whether it is a time; `Failure`."""
-    offset = parse_offset(text.encode("utf-8", "surrogateescape"))
-    if offset is not None:
-        return offset, False
-    time = argument_time_ms(option, text)
-    if time is None:
-        wanted = "give an offset (42) or a time (2026-11-20T18:40, -1h)"
-        raise Failure(f"{option} {printable(text)}: {wanted}", WRONG_CALL)
-    return time, True
+@contextlib.contextmanager
+def _texts() -> Iterator[None]:
+    """Make `WrongText` a `Failure` that names the option."""
+    from offsetfs.answers.find_texts import WrongText
 
-
-def _bounds(start: str | None, end: str | None, partitions: Sequence[TopicPartition]) -> FindBounds:
-    from offsetfs.answers.find import FindBounds
-
-    numbers: dict[str, int] = {}
-    for option, text, name in (("--from", start, "start"), ("--to", end, "stop")):
-        if text is None:
-            continue
-        place, is_time = _place(option, text)
-        if not is_time and len(partitions) > 1:
-            reason = f"an offset belongs to one partition, such as {partitions[0]}"
-            raise Failure(f"{option} {text}: {reason}", WRONG_CALL)
-        numbers[f"{name}_ms" if is_time else name] = place
-    return FindBounds(**numbers)
+    try:
+        yield
+    except WrongText as error:
+        option = f"--{error.name.replace('_', '-')}"
+        raise Failure(f"{option}: {printable(str(error))}", WRONG_CALL) from error
 
 
 def _search(

@@ -1,0 +1,93 @@
+"""The conditions and bounds of a search, from the texts of a command line or of an address."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Iterable, Sequence
+
+from offsetfs.answers.find import FindBounds
+from offsetfs.answers.find_conditions import FIELDS, Condition, HasHeader, HasKey, HasPattern, HasText
+from offsetfs.common.name_patterns import PatternError
+from offsetfs.common.quantities import BEFORE_1970, is_before_1970, time_ms
+from offsetfs.fs.naming.grammar import parse_offset
+from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, TopicPartition
+
+
+class WrongText(ValueError):
+    """A text that means no search. `name`: that of the parameter; the message: the text, cause and remedy."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+def key_of(text: str | None, encoded: str | None) -> bytes | None:
+    """Return a key that is given as text or in base64; None without one. `WrongText`."""
+    if text is not None and encoded is not None:
+        raise WrongText("key", "text and base64 exclude each other: give one of them")
+    if encoded is None:
+        return None if text is None else os.fsencode(text)
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise WrongText("key_base64", f"{encoded}: not base64: {error}") from error
+
+
+def conditions_of(
+    key: bytes | None,
+    texts: Sequence[str],
+    patterns: Sequence[str],
+    place: str,
+    headers: Sequence[str],
+    *,
+    ignores_case: bool,
+) -> list[Condition]:
+    """Return what a record must have: all of it. `place`: of `FIELDS`. `WrongText` for a wrong pattern."""
+    fields = FIELDS[place]
+    conditions: list[Condition] = [] if key is None else [HasKey(key)]
+    for header in map(os.fsencode, headers):
+        name, equals, value = header.partition(b"=")
+        conditions.append(HasHeader(name, value if equals else None))
+    try:
+        conditions += [
+            HasPattern.of_text(text, fields) if ignores_case else HasText(os.fsencode(text), fields) for text in texts
+        ]
+        conditions += [HasPattern(f"(?i){pattern}" if ignores_case else pattern, fields) for pattern in patterns]
+    except PatternError as error:
+        raise WrongText("regex" if patterns else "text", str(error)) from error
+    return conditions
+
+
+def place_of(name: str, text: str) -> tuple[int, bool]:
+    """Return an offset, or a time in milliseconds, and whether it is a time; `WrongText`."""
+    encoded = text.encode("utf-8", "surrogateescape")
+    offset = parse_offset(encoded)
+    if offset is not None:
+        return offset, False
+    if is_before_1970(text.encode("utf-8", "replace")):
+        raise WrongText(name, f"{text} {BEFORE_1970}")
+    time = time_ms(text)
+    if time is None:
+        raise WrongText(name, f"{text}: give an offset (42) or a time (2026-11-20T18:40, -1h)")
+    return time, True
+
+
+def bounds_of(start: str | None, end: str | None, partitions: Sequence[TopicPartition]) -> FindBounds:
+    """Return the bounds of a search in some partitions; `WrongText`."""
+    numbers: dict[str, int] = {}
+    for parameter, text, name in (("from", start, "start"), ("to", end, "stop")):
+        if text is None:
+            continue
+        place, is_time = place_of(parameter, text)
+        if not is_time and len(partitions) > 1:
+            reason = f"an offset belongs to one partition, such as {partitions[0]}; give a time for several"
+            raise WrongText(parameter, f"{text}: {reason}")
+        numbers[f"{name}_ms" if is_time else name] = place
+    return FindBounds(**numbers)
+
+
+def own_partitions(present: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Return the partitions that are searched if no topic is named: all but those of internal topics."""
+    return [each for each in present if each.topic not in INTERNAL_TOPICS and each.topic != METADATA_TOPIC]
