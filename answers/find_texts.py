@@ -16,11 +16,15 @@ from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, TopicPartition
 
 
 class WrongText(ValueError):
-    """A text that means no search. `name`: that of the parameter; the message: the text, cause and remedy."""
+    """A text that means no search. `name`: that of the parameter; the message: cause and remedy."""
 
-    def __init__(self, name: str, message: str) -> None:
+    def __init__(self, name: str, message: str, text: str = "") -> None:
         super().__init__(message)
-        self.name = name
+        self.name, self._text = name, text
+
+    def sentence(self, name: str) -> str:
+        """Return the message with the parameter as the caller names it, and its text."""
+        return f"{name} {self._text}: {self}" if self._text else f"{name}: {self}"
 
 
 def key_of(text: str | None, encoded: str | None) -> bytes | None:
@@ -32,7 +36,7 @@ def key_of(text: str | None, encoded: str | None) -> bytes | None:
     try:
         return base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise WrongText("key_base64", f"{encoded}: not base64: {error}") from error
+        raise WrongText("key_base64", f"not base64: {error}", encoded) from error
 
 
 def conditions_of(
@@ -70,7 +74,7 @@ def place_of(name: str, text: str) -> tuple[int, bool]:
         raise WrongText(name, f"{text} {BEFORE_1970}")
     time = time_ms(text)
     if time is None:
-        raise WrongText(name, f"{text}: give an offset (42) or a time (2026-11-20T18:40, -1h)")
+        raise WrongText(name, "give an offset (42) or a time (2026-11-20T18:40, -1h)", text)
     return time, True
 
 
@@ -83,7 +87,7 @@ def bounds_of(start: str | None, end: str | None, partitions: Sequence[TopicPart
         place, is_time = place_of(parameter, text)
         if not is_time and len(partitions) > 1:
             reason = f"an offset belongs to one partition, such as {partitions[0]}; give a time for several"
-            raise WrongText(parameter, f"{text}: {reason}")
+            raise WrongText(parameter, reason, text)
         numbers[f"{name}_ms" if is_time else name] = place
     return FindBounds(**numbers)
 

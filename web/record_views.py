@@ -218,7 +218,7 @@ def search_of(records: RecordsOf, texts: SearchTexts) -> Search:
         partitions = _partitions(records.directory, texts, key)
         bounds = bounds_of(texts.start, texts.end, partitions)
     except WrongText as error:
-        raise HttpError(400, f"{error.name}: {error}") from error
+        raise HttpError(400, error.sentence(error.name)) from error
     if (texts.texts or texts.patterns) and texts.place in ("value", "any"):
         for topic in sorted({each.topic for each in partitions} & records.masked):
             raise HttpError(403, f"{topic} has a mask, so its values are not searched: search its keys or headers")

@@ -316,7 +316,7 @@ def _texts() -> Iterator[None]:
         yield
     except WrongText as error:
         option = f"--{error.name.replace('_', '-')}"
-        raise Failure(f"{option}: {printable(str(error))}", WRONG_CALL) from error
+        raise Failure(printable(error.sentence(option)), WRONG_CALL) from error
 
 
 def _search(

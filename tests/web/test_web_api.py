@@ -314,10 +314,10 @@ WRONG = {
     "/api/records?topic=orders&newest=1": (400, "newest is neither true nor false"),
     "/api/records?topic=orders&in=x": (400, "in is none of value, key, headers, any"),
     "/api/records?topic=orders&regex=(": (400, "regex: missing ): ("),
-    "/api/records?topic=orders&key_base64=%25": (400, "key_base64: %: not base64: Only base64 data is allowed"),
-    "/api/records?topic=orders&from=x": (400, "from: x: give an offset (42) or a time (2026-11-20T18:40, -1h)"),
+    "/api/records?topic=orders&key_base64=%25": (400, "key_base64 %: not base64: Only base64 data is allowed"),
+    "/api/records?topic=orders&from=x": (400, "from x: give an offset (42) or a time (2026-11-20T18:40, -1h)"),
     "/api/records?topic=orders&from=3": (
-        400, "from: 3: an offset belongs to one partition, such as orders-0; give a time for several"),
+        400, "from 3: an offset belongs to one partition, such as orders-0; give a time for several"),
     "/api/records?partition=1": (400, "partition belongs to one topic: give topic once"),
     "/api/search?topic=no": (404, "there is no topic no: the overview lists the topics"),
     "/api/overview?x=1": (400, "there is no parameter 'x': it takes none"),
