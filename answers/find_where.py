@@ -30,6 +30,10 @@ class WhereCondition:
         self._session = session
         self._text = text
 
+    def check(self, topic: str) -> None:
+        """Raise `SqlError` if the condition cannot be asked of a topic; no record is read."""
+        self._session.run(f"DESCRIBE SELECT 1 FROM {self._source(topic)} WHERE ({self._text}\n)")
+
     def offsets(
         self, topic: str, partitions: Sequence[TopicPartition], bounds: FindBounds, newest: int | None = None
     ) -> Iterator[tuple[TopicPartition, list[int]]]:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -27,6 +26,7 @@ from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition, sentence
 from offsetfs.web import tree_views
 from offsetfs.web.access import Access
+from offsetfs.web.find_command import find_command
 from offsetfs.web.http_server import HttpAnswer, HttpError, HttpRequest
 from offsetfs.web.record_views import (
     FOUND_MAX,
@@ -39,7 +39,6 @@ from offsetfs.web.record_views import (
     left_out,
     page_of,
     raw_part,
-    search_of,
     shown_record,
 )
 from offsetfs.web.routes import (
@@ -57,6 +56,7 @@ from offsetfs.web.routes import (
     openapi,
 )
 from offsetfs.web.schema_views import schema_view, schemas_view
+from offsetfs.web.search_work import MEDIA_TYPES, Started, check_download, searching, send_found
 from offsetfs.web.sql_view import ROWS_MAX, sql_view
 
 QUESTIONS_MAX = 6
@@ -97,6 +97,30 @@ _MEDIA_TYPES = {
 
 Result = TypeVar("Result")
 Put = Callable[[bytes], None]
+
+
+class _Statements:
+    """The statements of SQL that one answer runs in a thread."""
+
+    def __init__(self) -> None:
+        self._interrupts: list[Callable[[], None]] = []
+        self.stopped = False
+        self.done = threading.Event()
+
+    def started(self, interrupt: Callable[[], None]) -> None:
+        """Note what interrupts a statement; `SearchEnded` if nobody waits for it."""
+        if self.stopped:
+            raise SearchEnded
+        self._interrupts.append(interrupt)
+
+    async def end(self) -> None:
+        """Interrupt what still runs, until it ends: DuckDB forgets an interruption between two steps."""
+        self.stopped = True
+        with trio.move_on_after(INTERRUPT_S, shield=True):
+            while self._interrupts and not self.done.is_set():
+                for interrupt in [*self._interrupts]:
+                    interrupt()
+                await trio.sleep(0.05)
 
 
 class WebApi:
@@ -161,11 +185,12 @@ class WebApi:
     # --- streams -----------------------------------------------------------------------------------------------------
 
     def _streamed(
-        self, request: HttpRequest, work: Callable[[Put], None], media_type: str, headers: Mapping[str, str]
+        self, request: HttpRequest, work: Callable[[Put, Started], None], media_type: str, headers: Mapping[str, str]
     ) -> HttpAnswer:
         """Return the answer whose parts `work` puts, in a thread; `put` waits for a slow client, or raises."""
 
         async def body(send: Callable[[bytes], Awaitable[None]]) -> None:
+            statements = _Statements()
             sender, receiver = trio.open_memory_channel[bytes](_STREAM_BUFFER)
             token = trio.lowlevel.current_trio_token()
 
@@ -176,8 +201,15 @@ class WebApi:
                     raise SearchEnded from None
 
             def run() -> None:
-                with suppress(SearchEnded):
-                    work(put)
+                try:
+                    work(put, statements.started)
+                except SearchEnded:
+                    pass
+                except BaseException:  # what DuckDB makes of an interrupted statement
+                    if not statements.stopped:
+                        raise
+                finally:
+                    statements.done.set()
 
             async def produce() -> None:
                 with sender:
@@ -192,6 +224,7 @@ class WebApi:
                             await send(data)
             finally:
                 self._streams[request.peer] -= 1
+                await statements.end()
 
         if self._streams[request.peer] >= STREAMS_OF_CLIENT_MAX or self._streams.total() >= STREAMS_MAX:
             raise HttpError(429, "too many searches at a time: stop one of them")
@@ -199,60 +232,88 @@ class WebApi:
 
     async def _search(self, request: HttpRequest, **values: Any) -> HttpAnswer:
         """Send what a search finds as server-sent events, while it goes on."""
-        search = await self._thread(partial(search_of, self._records, _texts(values)))
-        return self._streamed(request, partial(_send_events, self._records, search), "text/event-stream", {})
+        texts = _texts(values)
+        await self._checked(texts)
 
-    async def _download(self, request: HttpRequest, **values: Any) -> HttpAnswer:
-        search = await self._thread(partial(search_of, self._records, _texts(values)))
+        def send(put: Put, started: Started) -> None:
+            try:
+                with searching(self._records, texts, started) as search:
+                    _send_events(self._records, search, put)
+            except HttpError as error:
+                put(_event("failure", {"error": error.message}))
 
-        def send_lines(put: Put) -> None:
-            search.on_progress = lambda done, total: put(b"")  # raises if the client is gone
-            for lines in search.lines(self._records.lines_of):
-                put(b"".join(lines))
+        return self._streamed(request, send, "text/event-stream", {})
 
-        headers = {"content-disposition": 'attachment; filename="records.ndjson"'}
-        return self._streamed(request, send_lines, "application/x-ndjson", headers)
+    async def _download(self, request: HttpRequest, *, format: str, **values: Any) -> HttpAnswer:
+        texts = _texts(values)
+        check_download(format)
+        await self._checked(texts)
+
+        def send(put: Put, started: Started) -> None:
+            with searching(self._records, texts, started) as search:
+                search.on_progress = lambda done, total: put(b"")  # raises if the client is gone
+                send_found(self._records, search, format, put, started)
+
+        headers = {"content-disposition": f'attachment; filename="records.{format}"'}
+        return self._streamed(request, send, MEDIA_TYPES[format], headers)
+
+    def _command(self, **values: Any) -> Any:
+        texts, records = _texts(values), self._records
+        if texts.partition is not None and len(texts.topics) != 1:
+            raise HttpError(400, "partition belongs to one topic: give topic once")
+        return {"command": find_command(records.source, texts, records.options)}
+
+    async def _checked(self, texts: SearchTexts) -> None:
+        """Raise `HttpError` for a wrong search, before its stream begins."""
+
+        def check(started: Started) -> None:
+            with searching(self._records, texts, started):
+                pass
+
+        await self._interruptible(check)
 
     async def _page(self, request: HttpRequest, *, limit: int, newest: bool, **values: Any) -> HttpAnswer:
         stop = threading.Event()
 
-        def check() -> None:
+        def check(done: int, total: int) -> None:
             if stop.is_set():
                 raise SearchEnded
 
+        def page(started: Started) -> bytes:
+            with searching(self._records, _texts(values), started) as search:
+                search.on_progress = check
+                return json.dumps(page_of(self._records, search, limit, is_newest=newest)).encode()
+
         try:
-            return await self._json(
-                partial(page_of, self._records, _texts(values), limit, is_newest=newest, check=check)
-            )
+            return HttpAnswer(await self._interruptible(page))
         finally:
             stop.set()
 
     async def _sql(self, request: HttpRequest) -> HttpAnswer:
         statement = _statement(request)
-        interrupts: list[Callable[[], None]] = []
-        stop, done = threading.Event(), threading.Event()
 
-        def started(interrupt: Callable[[], None]) -> None:
-            if stop.is_set():
-                raise SearchEnded
-            interrupts.append(interrupt)
+        def rows(started: Started) -> bytes:
+            records = self._records
+            return json.dumps(sql_view(self._directory, records.files, records.masks, statement, started)).encode()
 
-        def work() -> bytes:
+        return HttpAnswer(await self._interruptible(rows, self._statements))
+
+    async def _interruptible(
+        self, work: Callable[[Started], Result], limiter: trio.CapacityLimiter | None = None
+    ) -> Result:
+        """Return what `work` returns in a thread. Its statements of SQL end when nobody waits for them."""
+        statements = _Statements()
+
+        def run() -> Result:
             try:
-                records = self._records
-                found = sql_view(self._directory, records.files, records.masks, statement, started)
-                return json.dumps(found).encode()
+                return work(statements.started)
             finally:
-                done.set()
+                statements.done.set()
 
         try:
-            return HttpAnswer(await self._thread(work, self._statements))
+            return await self._thread(run, limiter)
         finally:
-            stop.set()
-            with trio.move_on_after(INTERRUPT_S, shield=True):
-                while interrupts and not done.is_set():
-                    interrupts[0]()
-                    await trio.sleep(0.05)
+            await statements.end()
 
     async def _value(self, request: HttpRequest, *, topic: str, partition: int, offset: int) -> HttpAnswer:
         name = TopicPartition(topic, partition)
@@ -379,12 +440,17 @@ class WebApi:
             ),
             Route(
                 "/api/download",
-                "All records that meet all conditions, whole, as lines of JSON.",
+                "All records that meet all conditions, whole, as lines of JSON; as CSV or Parquet with the columns of "
+                "offsetfs sql.",
                 self._download,
                 TEXT,
-                SEARCH,
+                [
+                    *SEARCH,
+                    Parameter("format", "The format.", {"type": "string", "enum": [*MEDIA_TYPES]}, default="ndjson"),
+                ],
                 media_type="application/x-ndjson",
             ),
+            Route("/api/command", "The command that finds the same.", self._command, members(command=TEXT), SEARCH),
             Route("/api/groups", "All consumer groups, and how far they are behind.", self._groups, REPORT),
             Route(
                 "/api/groups/{group}",
@@ -428,6 +494,7 @@ def _texts(values: Mapping[str, Any]) -> SearchTexts:
         place=values["in"],
         ignores_case=values["ignore_case"],
         headers=values["header"],
+        where=values["where"],
         start=values["from"],
         end=values["to"],
         is_committed_only=values["committed"],
@@ -530,6 +597,7 @@ SEARCH = (
     ),
     Parameter("ignore_case", "Whether text and regex ignore case.", BOOLEAN, default=False),
     Parameter("header", "NAME or NAME=VALUE of a header.", is_list=True),
+    Parameter("where", "A condition in SQL on fields of decoded values, or on key, value_json…"),
     Parameter("from", "Only records from this offset or time on."),
     Parameter("to", "Only records before this offset or time."),
     Parameter("committed", "Whether records of open and aborted transactions are left out.", BOOLEAN, default=False),

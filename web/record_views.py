@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +50,18 @@ SCHEMAS_TOPIC = "_schemas"
 class RecordsOf:
     """Makes lines of records of one directory, with values decoded by the schemas that are known."""
 
-    def __init__(self, directory: LogDirectories, schema_words: Sequence[str] = (), masks: Sequence[str] = ()) -> None:
-        """ValueError for a wrong schema file or mask, also if the packages for masks are missing."""
+    def __init__(
+        self,
+        directory: LogDirectories,
+        schema_words: Sequence[str] = (),
+        masks: Sequence[str] = (),
+        source: str = "",
+    ) -> None:
+        """`source`: the LOGDIR of commands. ValueError for a wrong schema file or mask, or without their packages."""
         self.directory = directory
+        self.source = source or directory.path
+        self.options = [word for each in schema_words for word in ("--schema", each)]
+        """The options of `offsetfs find` for the same values."""
         self.masked = frozenset(word.partition(":")[0] for word in masks)
         self._lock = threading.Lock()
         self._decoded: dict[TopicPartition, DecodedLines] = {}
@@ -60,6 +69,9 @@ class RecordsOf:
         """Schemas of files."""
         self.masks: Masks | None = None
         self._schemas = self._schemas_of(schema_words, masks)
+        self.options += [word for each in masks for word in ("--mask", each)]
+        if self._schemas is not None:
+            self.options.append("--decoded")
 
     def _schemas_of(self, words: Sequence[str], masks: Sequence[str]) -> FollowingSchemas | None:
         if not (words or masks or self.directory.partitions_of(SCHEMAS_TOPIC)):
@@ -203,6 +215,7 @@ class SearchTexts:
     place: str = "value"
     ignores_case: bool = False
     headers: Sequence[str] = ()
+    where: str | None = None
     start: str | None = None
     end: str | None = None
     is_committed_only: bool = False
@@ -249,13 +262,8 @@ class SearchEnded(Exception):
     """Nobody wants what a search finds."""
 
 
-def page_of(records: RecordsOf, texts: SearchTexts, limit: int, *, is_newest: bool, check: Callable[[], None]) -> Any:
-    """Return the oldest or newest records that are found, up to `limit` of them.
-
-    `check` is called now and then; it raises `SearchEnded` to end the search.
-    """
-    search = search_of(records, texts)
-    search.on_progress = lambda done, total: check()
+def page_of(records: RecordsOf, search: Search, limit: int, *, is_newest: bool) -> Any:
+    """Return the oldest or newest records that are found, up to `limit` of them."""
     found = [json.loads(line) for lines in search.lines(records.shown_of, Limit(limit, is_newest)) for line in lines]
     return {"records": found, **left_out(search)}
 

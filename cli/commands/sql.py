@@ -24,17 +24,12 @@ from offsetfs.cli.terminal.output_files import is_special, replaced_file
 from offsetfs.common.extras import install_command
 from offsetfs.common.formatting import printable
 from offsetfs.storage.errors import StorageError, counted, sentence
+from offsetfs.tables.sql.formats import COPY_OPTIONS
 
 if TYPE_CHECKING:
     from offsetfs.storage import LogDirectory
     from offsetfs.tables.sql.session import SqlSession
 
-_COPY_OPTIONS = {
-    "csv": "FORMAT csv, HEADER true",
-    "json": "FORMAT json, ARRAY true",
-    "ndjson": "FORMAT json",
-    "parquet": "FORMAT parquet, COMPRESSION zstd",
-}
 _TABLE = "table"
 _FORMATS_OF_ENDINGS = {"jsonl": "ndjson", "txt": _TABLE, "": _TABLE}
 
@@ -54,7 +49,7 @@ _FORMATS_OF_ENDINGS = {"jsonl": "ndjson", "txt": _TABLE, "": _TABLE}
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice((_TABLE, *_COPY_OPTIONS)),
+    type=click.Choice((_TABLE, *COPY_OPTIONS)),
     help="How rows are written; default table, or that of the name of -o.",
 )
 @click.option(
@@ -274,8 +269,8 @@ def _text(statements: tuple[str, ...], file: str | None) -> str | None:
 def _format_of(output: str | None) -> str:
     ending = "" if output is None else os.path.splitext(output)[1].removeprefix(".").lower()
     output_format = _FORMATS_OF_ENDINGS.get(ending, ending)
-    if output_format not in (_TABLE, *_COPY_OPTIONS):
-        known = ", ".join(f".{name}" for name in (*_COPY_OPTIONS, "jsonl", "txt"))
+    if output_format not in (_TABLE, *COPY_OPTIONS):
+        known = ", ".join(f".{name}" for name in (*COPY_OPTIONS, "jsonl", "txt"))
         raise Failure(f"{output}: no format is known by this ending ({known}); give --format", WRONG_CALL)
     return output_format
 
@@ -334,12 +329,12 @@ def _run(
                         target.write(line + "\n")
             else:
                 with open(path, "wb") as rows:
-                    _copy(session, statement, used, _COPY_OPTIONS[output_format], rows, output)
+                    _copy(session, statement, used, COPY_OPTIONS[output_format], rows, output)
     elif output_format == _TABLE:
         for line in _lines(session, statement, used):
             click.echo(line)
     else:
-        _copy(session, statement, used, _COPY_OPTIONS[output_format], sys.stdout.buffer, "standard output")
+        _copy(session, statement, used, COPY_OPTIONS[output_format], sys.stdout.buffer, "standard output")
 
 
 def _write_special(
@@ -349,7 +344,7 @@ def _write_special(
     try:
         with open(output, "wb") as target:
             if output_format != _TABLE:
-                _copy(session, statement, parameters, _COPY_OPTIONS[output_format], target, output)
+                _copy(session, statement, parameters, COPY_OPTIONS[output_format], target, output)
                 return
             for line in _lines(session, statement, parameters):
                 target.write(line.encode() + b"\n")

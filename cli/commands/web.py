@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 
 import click
@@ -90,7 +91,7 @@ def command(
         )
     with opened_source(log_directory) as directory:
         try:
-            records = RecordsOf(directory, schema_words, mask_words)
+            records = RecordsOf(directory, schema_words, mask_words, source=_absolute(log_directory))
         except (ValueError, OSError) as error:
             raise Failure(printable(str(error)), WRONG_CALL) from error
         try:
@@ -108,6 +109,13 @@ def command(
             context=context,
         )
     return DONE
+
+
+def _absolute(log_directory: str) -> str:
+    """Return what names LOGDIR in any working directory."""
+    if "://" in log_directory:
+        return log_directory
+    return ",".join(map(os.path.abspath, log_directory.split(",")))
 
 
 def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:

@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -34,13 +34,16 @@ from offsetfs.tables.sql.bytes_as_text import as_text
 from offsetfs.tables.sql.decoded_tables import DECODED, DecodedTable, distinct
 from offsetfs.tables.sql.error_text import hint_for, in_two_lines
 from offsetfs.tables.sql.file_access import FileAccess, FileRefused
+from offsetfs.tables.sql.formats import COPY_OPTIONS
 from offsetfs.tables.sql.forwarding import forwarding
 from offsetfs.tables.sql.interruption import InterruptibleCalls
 from offsetfs.tables.sql.names import QUOTED, places, quoted, reserved, table_names
 from offsetfs.tables.sql.offsets_table import OffsetsTable
-from offsetfs.tables.sql.topic_table import Scan, ScanContext, TopicTable
+from offsetfs.tables.sql.topic_table import FoundTable, Scan, ScanContext, TopicTable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from offsetfs.schemas.registry_schemas import RegistrySchemas
 
 _COLUMNS = (
@@ -341,6 +344,23 @@ class SqlSession:
         with forwarding(os.path.join(self._spill, "rows"), write) as pipe:
             target = pipe.replace("'", "''")
             self._execute(f"COPY ({query}\n) TO '{target}' ({options}, USE_TMP_FILE false)", parameters).fetchall()
+
+    def copy_records(
+        self, batches: Callable[[], Iterable[pa.RecordBatch]], output_format: str, write: Callable[[bytes], object]
+    ) -> None:
+        """Hand records with the columns of a topic to `write` in a format of `COPY_OPTIONS`, in their order; once.
+
+        The memory is bounded: row groups of Parquet have about 16 MB. Raises as `copy`.
+        """
+        for setting in ("threads = 1", "preserve_insertion_order = false"):  # one thread keeps the order
+            self._connection.execute(f"SET {setting}")
+        self._connection.execute("CREATE SCHEMA found; USE found")
+        self._connection.from_arrow(FoundTable(batches, self._context)).project(_COLUMNS).create_view("records")
+        self._connection.execute("USE main")
+        options = COPY_OPTIONS[output_format]
+        if output_format == "parquet":
+            options += ", ROW_GROUP_SIZE_BYTES '16MB'"
+        self.copy("SELECT * FROM found.records", None, options, write)
 
     def _explain(self, statement: str, plain: str, parameters: Mapping[str, object] | None) -> QueryResult:
         """Return DuckDB's plan, and what the scans of the statement read; they end at once but for ANALYZE."""

@@ -101,6 +101,31 @@ class _Reader:
         return self._reader
 
 
+class FoundTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
+    """Records that something else finds, with the columns of a topic. Each scan finds them again."""
+
+    def __init__(self, batches: Callable[[], Iterable[pa.RecordBatch]], context: ScanContext) -> None:
+        self._found = batches
+        self._context = context
+
+    @property
+    def schema(self) -> pa.Schema:
+        return SCAN_SCHEMA
+
+    def scanner(self, columns: Sequence[str] | None = None, **_: object) -> _Reader:
+        shown = list(SCAN_SCHEMA.names if columns is None else columns)
+        schema = pa.schema([SCAN_SCHEMA.field(name) for name in shown])
+        return _Reader(pa.RecordBatchReader.from_batches(schema, self._batches(shown)))
+
+    def _batches(self, shown: list[str]) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._found():
+                yield batch.select(shown)
+        except Exception as error:
+            self._context.failure = error
+            raise
+
+
 class TopicTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """The records of a topic, all partitions one after the other; of all topics but internal ones if it is None."""
 
@@ -182,7 +207,7 @@ class TopicTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
                 for batch in record_batches(slices, name, schema, on_damage):
                     context.report()
                     is_withheld = self.shows_raw and name.topic in context.masked
-                    shown_batch = converted(_without_values(batch) if is_withheld else batch)
+                    shown_batch = converted(without_values(batch) if is_withheld else batch)
                     filtered = shown_batch if filter is None else shown_batch.filter(filter)
                     if filtered.num_rows:
                         yield filtered.select(shown)
@@ -216,7 +241,8 @@ class TopicTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         return pa.schema([self._schema.field(column) for column in columns])
 
 
-def _without_values(batch: pa.RecordBatch) -> pa.RecordBatch:
+def without_values(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records with null in place of their values."""
     at = batch.schema.get_field_index("value")
     return batch if at < 0 else batch.set_column(at, batch.schema.field(at), pa.nulls(len(batch), pa.binary()))
 

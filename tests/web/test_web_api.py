@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import re
+import shlex
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +16,8 @@ from urllib.parse import parse_qsl, quote
 
 import h11
 import jsonschema
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import trio
 from fixtures.logs.decoded_orders import write_orders
@@ -21,6 +26,7 @@ from fixtures.logs.planted_logs import data, marker
 from fixtures.machine.waiting import PAUSE_S
 
 import offsetfs
+from offsetfs.cli import run
 from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition
 from offsetfs.storage.partition.producers import ABORT
 from offsetfs.web import api as web_api
@@ -204,6 +210,8 @@ async def test_records_are_found_by_place_and_by_condition(web: Web) -> None:
         ("header=n=17", 1),
         ("header=n", 300),
         ("text=lost&key=customer-0", 5),
+        ("where=" + quote("value->>'status' = 'lost'"), 30),
+        ("where=" + quote("\"offset\" < 2 OR key_text = 'customer-3'") + "&text=lost", 6),
     ):
         found = await web.ask(f"/api/records?topic=orders&limit=1000&{conditions}")
         assert len(found["records"]) == count, conditions
@@ -236,6 +244,85 @@ async def test_a_download_has_all_records_whole(web: Web) -> None:
     value = await web.answer("/api/topics/hostile/partitions/0/records/6/value")
     assert value.body == b"x" * LARGE and value.headers["content-disposition"].startswith("attachment")
     assert (await web.answer("/api/topics/hostile/partitions/0/records/4/value")).body == b""
+
+
+SQL_COLUMNS = [
+    "key",
+    "value",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "headers",
+    "key_text",
+    "value_text",
+    "value_json",
+]
+
+
+async def test_a_download_has_the_columns_of_sql(web: Web) -> None:
+    wanted = "topic=orders&from=2026-11-18T11:16:40Z&text=lost"
+    text = (await web.text(f"/api/download?{wanted}&format=csv")).decode()
+    rows = list(csv.DictReader(text.splitlines()))
+    assert [*rows[0]] == SQL_COLUMNS
+    found = (await web.ask(f"/api/records?{wanted}&limit=1000"))["records"]
+    assert [(each["partition"], each["offset"]) for each in rows] == [
+        (str(each["partition"]), str(each["offset"]))
+        for each in sorted(found, key=lambda each: (each["partition"], each["offset"]))
+    ]
+    assert json.loads(rows[0]["value_json"])["status"] == "lost" and rows[0]["value"] == rows[0]["value_text"]
+    table = pq.read_table(pa.BufferReader(await web.text(f"/api/download?{wanted}&format=parquet")))
+    assert table.num_rows == len(found) and table.column_names == [*rows[0]]
+    assert table["key"].to_pylist() == [each["key"].encode() for each in rows]
+    hostile = pq.read_table(pa.BufferReader(await web.text("/api/download?topic=hostile&format=parquet")))
+    assert hostile["value"][6].as_py() == b"x" * LARGE and hostile["value"][2].as_py() == b"\xff\xfe\x00\x80"
+    assert (await web.text("/api/download?topic=orders&text=nowhere&format=csv")).count(b"\n") == 1
+
+
+async def test_a_wrong_condition_is_one_line(web: Web) -> None:
+    for question in ("records", "search", "download"):
+        status, said = await web.refused(f"/api/{question}?topic=orders&where=nothing+%3D+1")
+        assert status == 400 and said.startswith("where: ") and "nothing" in said, said
+    late = quote("CAST(value_text AS INT) > 1")
+    status, said = await web.refused(f"/api/records?topic=orders&where={late}")
+    assert status == 400 and said.startswith("where: ")
+    assert (await web.events(f"/api/search?topic=orders&where={late}"))[-1] == ("failure", {"error": said})
+    assert (await web.refused("/api/download?topic=orders&format=xml"))[0] == 400
+
+
+async def test_a_condition_that_nobody_waits_for_ends(web: Web) -> None:
+    endless = quote("(SELECT count(*) FROM range(100000000000) a) > 0")
+    with trio.fail_after(60):
+        for question in ("records", "search"):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(web.text, f"/api/{question}?topic=orders&where={endless}")
+                with trio.move_on_after(1):
+                    await trio.sleep_forever()
+                nursery.cancel_scope.cancel()
+        while web.api._questions.borrowed_tokens or web.api._stream_threads.borrowed_tokens:
+            await trio.sleep(PAUSE_S)
+
+
+async def test_the_command_finds_the_same(web: Web, logs: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    for wanted in (
+        "topic=orders&text=lost&key=customer-0",
+        "topic=orders&partition=1&from=3&to=7",
+        "topic=orders&regex=id..+29%5B0-9%5D&in=any&ignore_case=true&header=n&committed=true",
+        "topic=orders&where=" + quote("value->>'status' = 'lost'"),
+        "topic=hostile&regex=-*script&from=0&partition=0",
+    ):
+        command = (await web.ask(f"/api/command?{wanted}"))["command"]
+        words = shlex.split(command)
+        assert words[:3] == ["offsetfs", "find", str(logs)]
+        capfdbinary.readouterr()
+        run(words[1:])
+        lines = (await web.text(f"/api/download?{wanted}")).splitlines()
+        assert capfdbinary.readouterr().out.splitlines() == lines and lines, command
+    command = (await web.ask("/api/command?topic=orders&text=" + quote("it's\n\x15rm -rf\\")))["command"]
+    assert command.isprintable()
+    said = subprocess.run(["bash", "-c", f"printf %s {command}"], capture_output=True, check=True).stdout
+    assert said.endswith(b"it's\n\x15rm -rf\\")
 
 
 async def test_hostile_records_are_bounded_text_or_base64(web: Web) -> None:

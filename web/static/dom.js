@@ -41,6 +41,23 @@ export function shown(text) {
   return parts;
 }
 
+// A button that copies a text; where the browser does not let a page copy, the text is shown, selected.
+export function copyButton(label, textOf) {
+  const button = el("button", { type: "button", onclick: async () => {
+    const text = await textOf();
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = label; }, 1500);
+    } catch {
+      const box = el("pre", { tabindex: 0 }, text);
+      button.parentNode.after(box);
+      getSelection().selectAllChildren(box);
+    }
+  } }, label);
+  return button;
+}
+
 export function facts(pairs) {
   return el("dl", { class: "facts" }, pairs.map(([label, value]) => el("div", {}, el("dt", {}, label), el("dd", {}, value))));
 }

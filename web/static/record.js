@@ -1,6 +1,6 @@
 // One record: its value as text or a tree of JSON, its headers, its bytes.
-import { ask, path } from "/static/api.js";
-import { el, shown } from "/static/dom.js";
+import { ask, path, query } from "/static/api.js";
+import { copyButton, el, shown } from "/static/dom.js";
 import { bytes, time } from "/static/format.js";
 
 const PREVIEW = 200;
@@ -19,8 +19,8 @@ export function details(record, signal) {
   const address = `/api/topics/${encodeURIComponent(record.topic)}/partitions/${record.partition}/records/${record.offset}`;
   const place = `${record.topic}-${record.partition}/${record.offset}`;
   const failed = (error) => error.name === "AbortError" || box.append(el("p", { class: "bad", role: "alert" }, shown(error.message)));
-  const copied = (text) => (event) => navigator.clipboard.writeText(text()).then(
-    () => { event.target.dataset.done = "copied"; }, () => failed(new Error("the browser does not let a page copy here")));
+  const command = async () => (await ask(`/api/command${query({
+    topic: record.topic, partition: record.partition, from: record.offset, to: record.offset + 1 })}`, signal)).command;
   const raw = el("button", { type: "button", onclick: async () => {
     raw.disabled = true;
     try {
@@ -35,9 +35,9 @@ export function details(record, signal) {
       el("div", { class: "actions" },
         el("a", { href: path("topics", record.topic, record.partition) }, shown(`${record.topic}-${record.partition}`)),
         time(record.timestamp_ms), record.timestamp_type,
-        el("button", { type: "button", onclick: copied(() => place) }, "Copy path"),
-        el("button", { type: "button", onclick: copied(() => JSON.stringify(whole)) }, "Copy JSON"),
-        el("button", { type: "button", onclick: copied(() => `offsetfs cat LOGDIR ${place}.json`) }, "Copy command"),
+        copyButton("Copy path", () => place),
+        copyButton("Copy JSON", () => JSON.stringify(whole)),
+        copyButton("Copy command", command),
         raw,
         el("a", { href: `${address}/value`, download: "" }, "Download value")),
       el("h3", {}, "Key"), whole.key === null ? preview(null) : valueOf(whole.key),

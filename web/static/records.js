@@ -1,11 +1,11 @@
 // Records: a page of them by offset or time, or a search that shows what it finds while it goes on.
 import { ask, listen, query, Refused } from "/static/api.js";
-import { el, shown } from "/static/dom.js";
+import { copyButton, el, shown } from "/static/dom.js";
 import { bytes, count, time } from "/static/format.js";
 import { details, preview } from "/static/record.js";
 
-const FIELDS = ["topic", "partition", "from", "to", "key", "text", "regex", "in", "header", "ignore_case", "newest"];
-const CONDITIONS = ["key", "text", "regex", "header"];
+const FIELDS = ["topic", "partition", "from", "to", "key", "text", "regex", "in", "header", "where", "ignore_case", "newest"];
+const CONDITIONS = ["key", "text", "regex", "header", "where"];
 const PAGE = 50;
 
 export async function records({ parameters, signal, go, say }) {
@@ -18,11 +18,16 @@ export async function records({ parameters, signal, go, say }) {
   if (!wanted.topic && !isSearch) return ["Search records", [top]];
   const { newest, ...conditions } = wanted;
   if (isSearch) {
-    const download = el("a", { class: "button", href: `/api/download${query(conditions)}`, download: "" }, "Download all as NDJSON");
-    return [title, [top, el("p", { class: "actions" }, searching(list, conditions, signal, say), download), list.box]];
+    return [title, [top, el("p", { class: "actions" }, searching(list, conditions, signal, say)), taken(conditions, signal), list.box]];
   }
   const isNewest = newest === "true" || (newest === "" && !wanted.from);
-  const found = await ask(`/api/records${query({ ...conditions, limit: PAGE, newest: isNewest })}`, signal);
+  let found;
+  try {
+    found = await ask(`/api/records${query({ ...conditions, limit: PAGE, newest: isNewest })}`, signal);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    return [title, [top, el("p", { class: "bad", role: "alert" }, shown(error.message))]];
+  }
   const shownRecords = isNewest ? found.records.toReversed() : found.records;
   list.add(shownRecords);
   const single = wanted.topic && wanted.partition !== "" && shownRecords.length;
@@ -32,14 +37,21 @@ export async function records({ parameters, signal, go, say }) {
     el("a", { class: "button", href: `/records${query({ ...place, from: shownRecords.at(-1).offset + 1 })}` }, "Newer"),
   ] : [];
   if (wanted.topic && wanted.partition !== "") steps.push(follow(list, place, shownRecords, signal, say));
-  steps.push(el("a", { class: "button", href: `/api/download${query(conditions)}`, download: "" }, "Download all as NDJSON"));
   return [title, [
     top,
     el("p", { class: "actions" }, steps),
+    taken(conditions, signal),
     el("p", { class: "muted" }, `${count(shownRecords.length)} records${isNewest ? ", the newest" : ""}`),
     found.left_out.map((each) => el("p", { class: "warn" }, "left out: ", shown(each))),
     list.box,
   ]];
+}
+
+// What leaves the page: files of all that is found, and the command that finds it.
+function taken(conditions, signal) {
+  const link = (format, label) => el("a", { href: `/api/download${query({ ...conditions, format })}`, download: "" }, label);
+  return el("p", { class: "actions" }, "Download all:", link("ndjson", "NDJSON"), link("csv", "CSV"), link("parquet", "Parquet"),
+    copyButton("Copy command", async () => (await ask(`/api/command${query(conditions)}`, signal)).command));
 }
 
 function form(wanted, go) {
@@ -62,6 +74,7 @@ function form(wanted, go) {
       el("option", { value: each, selected: each === wanted.in }, each)))),
     el("label", { class: "beside" }, el("input", { type: "checkbox", name: "ignore_case", value: "true", checked: wanted.ignore_case === "true" }), "ignore case"),
     field("header", "Header", { placeholder: "NAME=VALUE" }),
+    field("where", "Where, in SQL", { placeholder: "value->>'status' = 'lost'", size: 30, spellcheck: "false" }),
     el("button", {}, "Show"));
 }
 
