@@ -300,7 +300,7 @@ def _members(
     Assignments have the form of Kafka's tool, `orders(0,1)`. A topic that is not here has its id in place of a name.
     """
     described: Any = (groups.state(group.encode()) or {}).get("members") or ()
-    names = _topic_names(opened) if any("topic_id" in part for each in described for part in each["assignment"]) else {}
+    names = _topic_names(opened) if any("topic_id" in part for row in described for part in row["assignment"]) else {}
     rows = []
     for member in described:
         parts = [

@@ -227,7 +227,7 @@ def _plan_through_broker(reset: GroupReset, plan: ResetPlan, opened: LogDirector
     from offsetfs.answers.cluster_group_reset import WrongCluster, plan_for_cluster
     from offsetfs.storage.directory import cluster_id_of
 
-    clusters = {cluster_id_of(each.path) for each in opened.directories if each.is_brokers}
+    clusters = {cluster_id_of(log_directory.path) for log_directory in opened.directories if log_directory.is_brokers}
 
     async def run(client: ClusterClient) -> tuple[ResetPlan, str]:
         checked = await plan_for_cluster(client, plan, clusters)

@@ -258,7 +258,7 @@ def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
         column = pa.concat_arrays([column])
     if pa.types.is_interval(column.type):
         names = kind.names
-        rows = [None if each is None else dict(zip(names, each, strict=True)) for each in column.to_pylist()]
+        rows = [None if struct is None else dict(zip(names, struct, strict=True)) for struct in column.to_pylist()]
         return pa.array(rows, kind)
     if pa.types.is_struct(kind):
         parts = [_as(part, field.type) for part, field in zip(_children(column), kind, strict=True)]

@@ -37,7 +37,7 @@ def _canonical(schema: object, namespace: str, depth: int) -> str:
     if isinstance(schema, str):
         return _quoted(schema if schema in _PRIMITIVES else _full_name(schema, namespace))
     if isinstance(schema, list):
-        return f"[{','.join(_canonical(each, namespace, depth - 1) for each in schema)}]"
+        return f"[{','.join(_canonical(branch, namespace, depth - 1) for branch in schema)}]"
     if not isinstance(schema, dict):
         raise ValueError("no schema")
     kind = schema.get("type")
@@ -54,14 +54,14 @@ def _canonical(schema: object, namespace: str, depth: int) -> str:
     name = _full_name(name, namespace if own is None else _text(own))
     head = f'{{"name":{_quoted(name)},"type":"{kind}"'
     if kind == "enum":
-        return f'{head},"symbols":[{",".join(_quoted(_text(each)) for each in _list(schema.get("symbols")))}]}}'
+        return f'{head},"symbols":[{",".join(_quoted(_text(symbol)) for symbol in _list(schema.get("symbols")))}]}}'
     if kind == "fixed":
         size = schema.get("size")
         if not isinstance(size, int | str):
             raise ValueError("a fixed type without a size")
         return f'{head},"size":{int(size)}}}'
     inner = name.rpartition(".")[0]
-    return f'{head},"fields":[{",".join(_field(each, inner, depth - 1) for each in _list(schema.get("fields")))}]}}'
+    return f'{head},"fields":[{",".join(_field(field, inner, depth - 1) for field in _list(schema.get("fields")))}]}}'
 
 
 def _field(field: object, namespace: str, depth: int) -> str:

@@ -109,7 +109,7 @@ class BackgroundRegistry:
         """Return a number that is another one when a question may have another answer than before."""
         with self._changed:
             now = self._now()
-            due = [name for name, each in self._answers.items() if each.is_refusal and each.is_old(now)]
+            due = [name for name, answer in self._answers.items() if answer.is_refusal and answer.is_old(now)]
             for name in due:
                 del self._answers[name]
             self._changes += bool(due)

@@ -201,8 +201,8 @@ class SchemaCatalog:
     def __iter__(self) -> Iterator[SchemaVersion]:
         """Yield all versions by subject and version; behind each the ones that it replaced."""
         replaced = defaultdict(list)
-        for each in self._replaced:
-            replaced[each.subject, each.version].append(each)
+        for old in self._replaced:
+            replaced[old.subject, old.version].append(old)
         for subject in sorted(self._subjects):
             for version in self.versions(subject):
                 yield version
@@ -284,25 +284,25 @@ class SchemaCatalog:
         stack, above = [(None, version, iter(version.references))], {version.key}
         while stack:
             origin, current, rest = stack[-1]
-            each = next(rest, None)
-            if each is None:
+            reference = next(rest, None)
+            if reference is None:
                 stack.pop()
                 above.remove(current.key)
                 reasons[current.key] = ""
                 if origin is not None:
                     found.append((origin, current))
                 continue
-            target = self.version((each.subject, each.version))
+            target = self.version((reference.subject, reference.version))
             if target is None:
-                reason = f"reference {each} of {current} leads to no schema"
+                reason = f"reference {reference} of {current} leads to no schema"
             elif target.key in above:
-                reason = f"reference {each} of {current} closes a circle"
+                reason = f"reference {reference} of {current} closes a circle"
             elif target.key not in reasons:
                 above.add(target.key)
-                stack.append((each, target, iter(target.references)))
+                stack.append((reference, target, iter(target.references)))
                 continue
             else:
-                found.append((each, target))
+                found.append((reference, target))
                 reason = reasons[target.key]
             if reason:
                 reasons.update(dict.fromkeys(above, reason))
@@ -313,8 +313,8 @@ class SchemaCatalog:
 def _memory(version: SchemaVersion) -> int:
     """Return about how many bytes the texts of a version take."""
     texts = [version.subject, version.text, version.type]
-    for each in version.references:
-        texts += (each.name, each.subject)
+    for reference in version.references:
+        texts += (reference.name, reference.subject)
     return sum(map(sys.getsizeof, texts)) + _REFERENCE_BYTES * len(version.references)
 
 

@@ -126,11 +126,11 @@ def _others(values: pa.Array) -> JsonColumn:
     """Return values of seldom types as text."""
     kind = values.type
     if pt.is_interval(kind):
-        parts = (None if each is None else _period(*each) for each in values.to_pylist())
+        parts = (None if interval is None else _period(*interval) for interval in values.to_pylist())
         return _variable(engine.TEXT, pa.array(parts, pa.string()))
     if pt.is_duration(kind):
         counts, units = values.cast(pa.int64()).to_pylist(), _UNITS[kind.unit]
-        parts = (None if each is None else _period(0, 0, each * (1_000_000_000 // units)) for each in counts)
+        parts = (None if time is None else _period(0, 0, time * (1_000_000_000 // units)) for time in counts)
         return _variable(engine.TEXT, pa.array(parts, pa.string()))
     return _variable(engine.TEXT, pc.cast(values, pa.string()))
 

@@ -185,8 +185,8 @@ def _batch_columns(batches: Sequence[Batch]) -> _Columns:
     if any(batch.header.is_old for batch in batches):
         return _record_columns(itertools.chain.from_iterable(batch.records() for batch in batches))
     payloads, found = [batch.payload() for batch in batches], [batch.rows() for batch in batches]
-    numbers = [np.frombuffer(each, np.int64).reshape(-1, COLUMNS) for each in found]
-    counts = [len(each) for each in numbers]
+    numbers = [np.frombuffer(table, np.int64).reshape(-1, COLUMNS) for table in found]
+    counts = [len(table) for table in numbers]
     table, rows, payload = numbers[0], found[0], payloads[0]
     if len(batches) > 1:  # one gathering for all: each costs as much as some dozens of records
         starts = np.repeat(np.cumsum([0, *map(len, payloads)])[:-1], counts)

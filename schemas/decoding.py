@@ -253,17 +253,17 @@ class TopicDecoder:
     @property
     def has_failed(self) -> bool:
         """Whether a row named a schema that is unknown, or of no use."""
-        return any(isinstance(each, str) for each in self._decoders.values())
+        return any(isinstance(decoder, str) for decoder in self._decoders.values())
 
     def would_decode_more(self, known: KnownSchemas) -> bool:
         """Return whether a row failed by a schema that is in `known` now."""
         newer = TopicDecoder(known, self._topic, self._field, self._reader)
-        failed = [named for named, each in self._decoders.items() if isinstance(each, str)]
+        failed = [named for named, decoder in self._decoders.items() if isinstance(decoder, str)]
         return any(not isinstance(newer._made(named), str) for named in failed)
 
     def forget_failures(self) -> None:
         """Look again for schemas that were unknown."""
-        self._decoders = {named: each for named, each in self._decoders.items() if not isinstance(each, str)}
+        self._decoders = {named: decoder for named, decoder in self._decoders.items() if not isinstance(decoder, str)}
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> DecodedColumn:
         """Decode a column. `headers`: those of the records, which may name schemas; None: they have none.
@@ -349,7 +349,11 @@ class TopicDecoder:
             return self._known.find(named, self._topic, self._field)
         found = self._known.find(named, self._topic, self._field, asks_registry=False)
         is_of_values = f"-{VALUE_FIELD}"
-        return [each for each in found if isinstance(each, SchemaVersion) and not each.subject.endswith(is_of_values)]
+        return [
+            version
+            for version in found
+            if isinstance(version, SchemaVersion) and not version.subject.endswith(is_of_values)
+        ]
 
 
 class _Column:

@@ -38,8 +38,7 @@ _ID_MAX = (1 << 31) - 1
 _ENCODERS_MAX = 1000
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _HEADER_NAMES = {
-    field: frozenset(each.header.decode() for each in rows if each.header is not None)
-    for field, rows in PATTERNS.items()
+    field: frozenset(row.header.decode() for row in rows if row.header is not None) for field, rows in PATTERNS.items()
 }
 
 Encode = Callable[[Any], bytes]
@@ -214,10 +213,10 @@ def _choice(field: str, described: object, headers: object) -> _Choice:
 def _in_header(field: str, headers: object) -> _Choice | None:
     """Return the schema that a header names, as readers of the record see it; None if none does."""
     given = headers if isinstance(headers, list) else []
-    if not any(isinstance(each, dict) and each.get("key") in _HEADER_NAMES[field] for each in given):
+    if not any(isinstance(header, dict) and header.get("key") in _HEADER_NAMES[field] for header in given):
         return None
     try:
-        pairs = [{"key": str(each["key"]), "value": _header_value(each)} for each in given]
+        pairs = [{"key": str(header["key"]), "value": _header_value(header)} for header in given]
     except (TypeError, KeyError, DoesNotFit):
         return None  # append.ndjson has the reason to refuse it
     found = next(rows_by_schema(pa.array([b""], pa.binary()), pa.array([pairs], _HEADERS), field))

@@ -71,7 +71,7 @@ def reader_of(known: Known, catalog: SchemaCatalog) -> JsonReader:
     references: dict[str, str] = {}
     if isinstance(known, SchemaVersion):
         try:
-            references = {each.name: version.text for each, version in catalog.referred(known)}
+            references = {reference.name: version.text for reference, version in catalog.referred(known)}
         except BrokenReference as error:
             raise InvalidSchema(str(error)) from error
     return JsonReader(parsed(known.text, references))

@@ -109,9 +109,9 @@ class Masks:
             if not found:
                 raise MaskError(f"mask {topic}:{wanted}: values of {topic} have no such {_missing(wanted, known)}")
             paths |= found
-        for each in known:
-            if each.within is not None and any(path[: len(each.within)] == each.within for path in paths):
-                paths.add(each.path)
+        for member in known:
+            if member.within is not None and any(path[: len(member.within)] == member.within for path in paths):
+                paths.add(member.path)
         return FieldMask(paths)
 
 
@@ -136,9 +136,9 @@ def _tagged(members: Iterable[TypeMember], tags: Iterable[tuple[str, str]]) -> l
     """
     names = [(re.compile(_glob(path.rpartition(".")[2]), re.DOTALL), tag) for path, tag in tags]
     found = []
-    for each in members:
-        own = [tag for name, tag in names if each.path and name.fullmatch(each.path[-1])]
-        found.append(replace(each, tags=each.tags | frozenset(own)) if own else each)
+    for member in members:
+        own = [tag for name, tag in names if member.path and name.fullmatch(member.path[-1])]
+        found.append(replace(member, tags=member.tags | frozenset(own)) if own else member)
     return found
 
 
@@ -153,35 +153,35 @@ def _selected(wanted: str, members: Sequence[TypeMember]) -> set[Path]:
     """
     found = _matching(wanted, members)
     if found and "*" in wanted:
-        found |= {each.path for each in members if each.is_open}
+        found |= {member.path for member in members if member.is_open}
     return found
 
 
 def _matching(wanted: str, members: Sequence[TypeMember]) -> set[Path]:
     if wanted.startswith("#"):
-        return {each.path for each in members if wanted[1:] in each.tags}
+        return {member.path for member in members if wanted[1:] in member.tags}
     if wanted == "*":
-        tops: set[Path] = {each.path for each in members if len(each.path) == 1}
+        tops: set[Path] = {member.path for member in members if len(member.path) == 1}
         return tops or {TOP}
     parts = [".*" if part == "*" else re.escape(part) for part in wanted.split(".")]
     pattern = re.compile(r"\.".join(parts).replace(r".*\.", r"(?:.*\.)?"), re.DOTALL)
-    return {each.path for each in members if each.path and pattern.fullmatch(".".join(each.path))}
+    return {member.path for member in members if member.path and pattern.fullmatch(".".join(member.path))}
 
 
 def _missing(wanted: str, members: Sequence[TypeMember]) -> str:
     if wanted.startswith("#"):
-        return f"tag{_near(wanted, {f'#{tag}' for each in members for tag in each.tags})}"
-    names = {".".join(each.path) for each in members if each.path}
-    names |= {f"*.{each.path[-1]}" for each in members if each.path} if "*" in wanted else set()
+        return f"tag{_near(wanted, {f'#{tag}' for member in members for tag in member.tags})}"
+    names = {".".join(member.path) for member in members if member.path}
+    names |= {f"*.{member.path[-1]}" for member in members if member.path} if "*" in wanted else set()
     return f"field{_near(wanted, names)}"
 
 
 def _near(name: str, names: Collection[str]) -> str:
-    by_lower = {each.lower(): each for each in sorted(names, reverse=True)}
+    by_lower = {candidate.lower(): candidate for candidate in sorted(names, reverse=True)}
     near = difflib.get_close_matches(name[:_COMPARED_MAX].lower(), by_lower, n=1)
     if near:
         return f"; did you mean {by_lower[near[0]]}?"
-    shown = sorted(names, key=lambda each: (each.count("."), each))[:5]
+    shown = sorted(names, key=lambda path: (path.count("."), path))[:5]
     return f"; there are {', '.join(shown)}{', …' if len(names) > len(shown) else ''}" if shown else ""
 
 

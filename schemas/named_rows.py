@@ -26,8 +26,7 @@ _ZLIB = b"\3\5"
 _NO_PATH = b""
 
 _FIRST_BYTES = {
-    field: np.array([each.prefix[0] for each in rows if each.header is None], np.uint8)
-    for field, rows in PATTERNS.items()
+    field: np.array([row.prefix[0] for row in rows if row.header is None], np.uint8) for field, rows in PATTERNS.items()
 }
 
 
@@ -65,7 +64,7 @@ def rows_by_schema(values: pa.BinaryArray, headers: pa.ListArray | None, field: 
 def may_name_schema(values: pa.BinaryArray, headers: pa.ListArray | None, field: str) -> bool:
     """Return whether a row may name a schema: much faster than to look which. Arguments as of `rows_by_schema`."""
     if headers is not None:
-        wanted = pa.array([_name(each) for each in PATTERNS[field] if each.header is not None])
+        wanted = pa.array([_name(pattern) for pattern in PATTERNS[field] if pattern.header is not None])
         if pc.any(pc.is_in(headers.values.field(0), value_set=wanted)).as_py():
             return True
     _, ends_held, data_held = values.buffers()
@@ -80,12 +79,12 @@ def may_name_schema(values: pa.BinaryArray, headers: pa.ListArray | None, field:
 
 
 def _by_header(headers: pa.ListArray, field: str) -> Iterator[NamedRows]:
-    patterns = [(number, each) for number, each in enumerate(PATTERNS[field]) if each.header is not None]
+    patterns = [(number, pattern) for number, pattern in enumerate(PATTERNS[field]) if pattern.header is not None]
     ends = np.asarray(headers.offsets)
     pairs = headers.values.slice(ends[0], ends[-1] - ends[0])
     if not len(pairs):
         return
-    names = pc.index_in(pairs.field(0), value_set=pa.array([_name(each) for _, each in patterns]).unique())
+    names = pc.index_in(pairs.field(0), value_set=pa.array([_name(pattern) for _, pattern in patterns]).unique())
     if names.null_count == len(names):
         return
     named = np.flatnonzero(np.asarray(names.is_valid()))

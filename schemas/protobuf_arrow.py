@@ -130,9 +130,9 @@ def _all_tags(message: MessageType) -> frozenset[str]:
     """Return the tags of a message and of all that it leads to, which its bytes have within them."""
     tags, waiting, seen = set[str](), [message], {message.name}
     while waiting:
-        each = waiting.pop()
-        tags |= each.tags.union(*(field.tags for field in each.fields))
-        for field in each.fields:
+        current = waiting.pop()
+        tags |= current.tags.union(*(field.tags for field in current.fields))
+        for field in current.fields:
             if isinstance(field.type, MessageType) and field.type.name not in seen:
                 seen.add(field.type.name)
                 waiting.append(field.type)

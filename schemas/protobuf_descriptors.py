@@ -110,10 +110,10 @@ def _features(found: _Found, options: int, number: int, inherited: Features) -> 
     """Return the features of a declaration, whose options have them in field `number`."""
     made = dict(inherited)
     for given in _messages(found, options):
-        for each in _messages(given, number):
-            if (presence := _PRESENCE.get(_number(each, 1))) is not None:
+        for features in _messages(given, number):
+            if (presence := _PRESENCE.get(_number(features, 1))) is not None:
                 made["field_presence"] = presence
-            if (encoding := _ENCODING.get(_number(each, 5))) is not None:
+            if (encoding := _ENCODING.get(_number(features, 5))) is not None:
                 made["message_encoding"] = encoding
     return made
 
@@ -131,8 +131,8 @@ def _file(data: bytes) -> FileDeclaration:
     features = _features(found, 8, 50, {})
     made = FileDeclaration(_text(found, 1), _text(found, 2), reader.syntax, is_text=False)
     made.imports = [value.decode("utf-8", "replace") for value in found.get(3, ()) if isinstance(value, bytes)]
-    made.messages = [reader.message(each, features, 0) for each in _messages(found, 4)]
-    made.enums = [reader.enum(each) for each in _messages(found, 5)]
+    made.messages = [reader.message(message, features, 0) for message in _messages(found, 4)]
+    made.enums = [reader.enum(enum) for enum in _messages(found, 5)]
     return made
 
 
@@ -156,10 +156,10 @@ class _Reader:
         features = _features(found, 7, 12, inherited)
         made.tags = _tags(found, 7)
         made.is_map_entry = any(_number(options, 7) for options in _messages(found, 7))
-        oneofs = [(_text(each, 1), _features(each, 2, 1, features)) for each in _messages(found, 8)]
-        made.fields = [self._field(each, made, oneofs, features) for each in _messages(found, 2)]
-        made.messages = [self.message(each, features, depth + 1) for each in _messages(found, 3)]
-        made.enums = [self.enum(each) for each in _messages(found, 4)]
+        oneofs = [(_text(oneof, 1), _features(oneof, 2, 1, features)) for oneof in _messages(found, 8)]
+        made.fields = [self._field(field, made, oneofs, features) for field in _messages(found, 2)]
+        made.messages = [self.message(message, features, depth + 1) for message in _messages(found, 3)]
+        made.enums = [self.enum(enum) for enum in _messages(found, 4)]
         return made
 
     def _field(

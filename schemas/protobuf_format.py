@@ -82,14 +82,14 @@ class ProtobufReader:
         `find` returns the schema that rows name, and the catalog that has those to which it refers.
         """
         counts = Counter[str]()
-        for each in rows:
-            found = find(each)
-            if found is None or found[0].type != self.format or each.is_compressed:
+        for named in rows:
+            found = find(named)
+            if found is None or found[0].type != self.format or named.is_compressed:
                 continue
             with contextlib.suppress(InvalidSchema):
                 decoder = ProtobufValueDecoder(proto_schema(*found), self)
                 counts.update(
-                    decoder.messages(values, array("i", each.rows.astype(np.int32).tobytes()), each.skip, each.path)
+                    decoder.messages(values, array("i", named.rows.astype(np.int32).tobytes()), named.skip, named.path)
                 )
         for name, _ in counts.most_common():
             message = self._schema.named(name)
@@ -284,7 +284,7 @@ def proto_schema(known: Known, catalog: SchemaCatalog) -> ProtoSchema:
     if not isinstance(known, SchemaVersion):
         return parsed(known.text, _beside(known.path))
     try:
-        return parsed(known.text, {reference.name: each.text for reference, each in catalog.referred(known)}.get)
+        return parsed(known.text, {reference.name: target.text for reference, target in catalog.referred(known)}.get)
     except BrokenReference as error:
         raise InvalidSchema(str(error)) from error
 

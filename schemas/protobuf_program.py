@@ -118,7 +118,7 @@ class _Compiler:
         shape = ProtobufShape(Form.MESSAGE, kind, self._column(protobuf.STRUCT), place=place)
         shape.names = [member.name for member in fields]
         within = (*within, kind)
-        children = [self._field_shape(each, within, _joined(place, each.name)) for each in fields]
+        children = [self._field_shape(field, within, _joined(place, field.name)) for field in fields]
         return self._with_children(shape, children)
 
     def _field_shape(self, member: ProtoField, within: tuple[MessageType, ...], place: str) -> ProtobufShape:

@@ -96,10 +96,10 @@ class ProtoSchema:
         """Return the path of a message by its full name: the other way of `message`; None if there is none."""
         scope, at, path = self._file.messages, self._file.package, list[int]()
         while at != name:
-            for index, each in enumerate(self._counted(scope)):
-                full = f"{at}.{each.name}" if at else each.name
+            for index, message in enumerate(self._counted(scope)):
+                full = f"{at}.{message.name}" if at else message.name
                 if name == full or name.startswith(f"{full}."):
-                    at, scope = full, each.messages
+                    at, scope = full, message.messages
                     path.append(index)
                     break
             else:
@@ -107,7 +107,7 @@ class ProtoSchema:
         return tuple(path) or None
 
     def _counted(self, scope: Sequence[MessageDeclaration]) -> list[MessageDeclaration]:
-        return [each for each in scope if not (self._file.is_text and (each.is_map_entry or each.is_group))]
+        return [message for message in scope if not (self._file.is_text and (message.is_map_entry or message.is_group))]
 
     def named(self, name: str) -> MessageType | None:
         """Return a message by its full name; None if there is none. `InvalidSchema`."""
@@ -117,16 +117,16 @@ class ProtoSchema:
     def is_one_message(self) -> bool:
         """Whether values can only be the first message."""
         messages = self._file.messages
-        return len(messages) == 1 and all(each.is_map_entry or each.is_group for each in messages[0].messages)
+        return len(messages) == 1 and all(inner.is_map_entry or inner.is_group for inner in messages[0].messages)
 
     @property
     def depth(self) -> int:
         """The number of indexes of the longest path."""
-        deepest, waiting = 0, [(each, 1) for each in self._file.messages]
+        deepest, waiting = 0, [(top, 1) for top in self._file.messages]
         while waiting:
             message, depth = waiting.pop()
             deepest = max(deepest, depth)
-            waiting += [(each, depth + 1) for each in message.messages]
+            waiting += [(inner, depth + 1) for inner in message.messages]
         return deepest
 
 
@@ -134,7 +134,7 @@ def parsed(text: str, find: Callable[[str], str | None]) -> ProtoSchema:
     """Return the schema of a text. `find` returns the text of an import by its name, or None. `InvalidSchema`."""
     try:
         files = _parsed(text, "")
-        known = {each.name: each for each in files[:-1]}
+        known = {file.name: file for file in files[:-1]}
         return ProtoSchema(files[-1], _Linker(list(_with_imports(files[-1], known, find))))
     except InvalidProto as error:
         raise InvalidSchema(str(error)) from None
@@ -193,8 +193,8 @@ class _Linker:
     def _declare_all(self, scope: FileDeclaration | MessageDeclaration, name: str) -> None:
         for message in scope.messages:
             self._declare(message, name)
-        for each in scope.enums:
-            self._declare(each, name)
+        for enum in scope.enums:
+            self._declare(enum, name)
 
     def _declare(self, declared: MessageDeclaration | EnumDeclaration, scope: str) -> None:
         name = f"{scope}.{declared.name}" if scope else declared.name
@@ -225,9 +225,9 @@ class _Linker:
         """Fill in the fields of a message; `waiting` gets the names of messages that are new."""
         made, declared = self._linked[name], self._declared[name]
         assert isinstance(made, MessageType) and isinstance(declared, MessageDeclaration)
-        made.fields = tuple(self._field(each, name, waiting) for each in declared.fields)
+        made.fields = tuple(self._field(field, name, waiting) for field in declared.fields)
         for part in ("name", "number"):
-            values = [getattr(each, part) for each in declared.fields]
+            values = [getattr(field, part) for field in declared.fields]
             if len(set(values)) < len(values):
                 raise InvalidSchema(f"{name} has two fields with the same {part}")
 

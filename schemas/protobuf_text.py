@@ -98,7 +98,7 @@ class _Tokens:
 
     def expect(self, *tokens: str) -> str:
         if self.token not in tokens or self.kind == "text":
-            wanted = " or ".join(repr(each) for each in tokens)
+            wanted = " or ".join(repr(token) for token in tokens)
             self.fail(f"has {self.token!r} in place of {wanted}" if self.token else f"ends in place of {wanted}")
         return self.advance()
 

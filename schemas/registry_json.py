@@ -98,11 +98,11 @@ def references_of(content: Json) -> Iterator[SchemaReference]:
     found = content.get("references")
     if found is None:
         return
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+    if not isinstance(found, list) or not all(isinstance(reference, dict) for reference in found):
         raise UnusableJson("references of the value are no list of objects")
-    for each in found:
+    for reference in found:
         yield SchemaReference(
-            text_of(each, "name", "reference"),
-            text_of(each, "subject", "reference"),
-            number_of(each, "version", "reference"),
+            text_of(reference, "name", "reference"),
+            text_of(reference, "subject", "reference"),
+            number_of(reference, "version", "reference"),
         )

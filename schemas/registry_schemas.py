@@ -139,14 +139,14 @@ class RegistrySchemas:
         waiting: list[SchemaReference] = list(version.references)
         seen: set[tuple[str, int]] = set()
         while waiting:
-            each = waiting.pop()
-            key = each.subject, each.version
+            reference = waiting.pop()
+            key = reference.subject, reference.version
             if key in seen:
                 continue
             seen.add(key)
             if len(seen) > REFERENCES_MAX:
                 raise RegistryError(f"{version} refers to more than {REFERENCES_MAX} schemas")
-            found = self.catalog.version(key) or self._version(each.subject, str(each.version))
+            found = self.catalog.version(key) or self._version(reference.subject, str(reference.version))
             waiting += () if found is None else found.references
 
     def _made(self, answer: bytes, subject: str, version: int | None, number: int | None) -> SchemaVersion:

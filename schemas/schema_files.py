@@ -44,10 +44,10 @@ def read_schema_files(words: Iterable[str]) -> dict[str, FileSchema]:
     found: dict[str, FileSchema] = {}
     for word in words:
         if os.path.isdir(word):
-            names = sorted(each for each in os.listdir(word) if os.path.splitext(each)[1] in TYPES)
+            names = sorted(name for name in os.listdir(word) if os.path.splitext(name)[1] in TYPES)
             if not names:
                 raise SchemaFileError(f"{word}: has no file that ends in {', '.join(TYPES)}")
-            given = [(os.path.splitext(each)[0], os.path.join(word, each)) for each in names]
+            given = [(os.path.splitext(name)[0], os.path.join(word, name)) for name in names]
         else:
             name, equals, path = word.rpartition("=")
             if not equals or not name:

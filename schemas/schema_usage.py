@@ -88,9 +88,9 @@ class TopicUsage:
                 continue
             self.records += len(rows) // COLUMNS
             for name, column in _FIELDS.items():
-                for each in count_patterns(payload, rows, column, PATTERNS[name], NAMES_MAX):
-                    offset = batch.header.base_offset + rows[each.first * COLUMNS + OFFSET_DELTA]
-                    self._add(name, each.pattern, each.data, NameCount(each.rows, log.partition, offset))
+                for group in count_patterns(payload, rows, column, PATTERNS[name], NAMES_MAX):
+                    offset = batch.header.base_offset + rows[group.first * COLUMNS + OFFSET_DELTA]
+                    self._add(name, group.pattern, group.data, NameCount(group.rows, log.partition, offset))
 
     def _add(self, name: str, pattern: int, data: bytes, counted: NameCount) -> None:
         usage = self.fields[name]
@@ -155,7 +155,7 @@ class KnownSchemas:
             versions = self._catalog.with_guid(named.name) if named.id is None else self._catalog.with_id(named.id)
         subject = f"{topic}-{field_name}"
         is_replaced = VersionState.REPLACED
-        ordered = sorted(versions, key=lambda each: (each.state == is_replaced, each.subject != subject))
+        ordered = sorted(versions, key=lambda version: (version.state == is_replaced, version.subject != subject))
         return [*found, *ordered] or (self._in_registry(named) if asks_registry else [])
 
     def reader(self, topic: str, field_name: str) -> Known | None:
@@ -179,11 +179,11 @@ class KnownSchemas:
     def _by_fingerprint(self) -> Mapping[str, Sequence[Known]]:
         if self._fingerprints is None:
             found = defaultdict[str, list[Known]](list)
-            for each in (*self._files.values(), *self._catalog):
-                if each.type == "AVRO":
+            for version in (*self._files.values(), *self._catalog):
+                if version.type == "AVRO":
                     try:
-                        found[fingerprint_of(each.text)].append(each)
+                        found[fingerprint_of(version.text)].append(version)
                     except ValueError as error:
-                        self.unparsed.append((each, str(error)))
+                        self.unparsed.append((version, str(error)))
             self._fingerprints = found
         return self._fingerprints

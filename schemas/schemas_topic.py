@@ -158,7 +158,7 @@ def read_schemas_topic(
     A registry uses one partition; of others, each is read. `on_batch` is called with the size of each batch in bytes.
     Raises what `LogDirectory.log` raises; OSError of the disk. Damaged batches are left out and counted.
     """
-    partitions = sorted(each for each in directory.partitions() if each.topic == topic)
+    partitions = sorted(partition for partition in directory.partitions() if partition.topic == topic)
     if not partitions:
         return None
     found = SchemasTopic()

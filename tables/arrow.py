@@ -213,7 +213,7 @@ def _valid(name: str) -> str:
 
 def header_column(of_records: Iterable[Sequence[tuple[str, bytes | None]]]) -> pa.ListArray:
     """Return the headers of records as the column has them."""
-    headers = [[{"key": _valid(name), "value": value} for name, value in each] or None for each in of_records]
+    headers = [[{"key": _valid(name), "value": value} for name, value in pairs] or None for pairs in of_records]
     return pa.array(headers, SCHEMA.field(HEADERS).type)
 
 

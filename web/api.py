@@ -352,7 +352,7 @@ class WebApi:
     def _findings(self) -> Any:
         from offsetfs.answers.doctor.doctor import examine
 
-        paths = [each.path for each in self._directory.directories]
+        paths = [log_directory.path for log_directory in self._directory.directories]
         return report_view(examine(paths, time.time_ns() // 1_000_000))
 
     def _openapi(self) -> Any:

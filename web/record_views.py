@@ -60,7 +60,7 @@ class RecordsOf:
         """`source`: the LOGDIR of commands. ValueError for a wrong schema file or mask, or without their packages."""
         self.directory = directory
         self.source = source or directory.path
-        self.options = [word for each in schema_words for word in ("--schema", each)]
+        self.options = [word for schema in schema_words for word in ("--schema", schema)]
         """The options of `offsetfs find` for the same values."""
         self.masked = frozenset(word.partition(":")[0] for word in masks)
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class RecordsOf:
         """Schemas of files."""
         self.masks: Masks | None = None
         self._schemas = self._schemas_of(schema_words, masks)
-        self.options += [word for each in masks for word in ("--mask", each)]
+        self.options += [word for mask in masks for word in ("--mask", mask)]
         if self._schemas is not None:
             self.options.append("--decoded")
 
@@ -118,7 +118,7 @@ class RecordsOf:
             raise HttpError(404, f"{name} has no record at offset {offset}: it is a gap, a marker, or beyond the end")
         if self._schemas is not None:
             return self._decoder(name).line_of(record)
-        number = next(number for number, each in enumerate(batch.records()) if each.offset == offset)
+        number = next(number for number, record in enumerate(batch.records()) if record.offset == offset)
         return self.lines_of(name)(batch, batch.rows(), array("q", [number]))[0]
 
     def record_of(self, name: TopicPartition, offset: int) -> Record:
@@ -161,8 +161,8 @@ def shown_record(line: bytes, characters: int = SHOWN_CHARACTERS) -> dict[str, A
         "key": _content(record, "key", characters),
         "value": _content(record, "value", characters),
         "headers": [
-            {part: _content(each, key, characters // 8) for part, key in (("name", "key"), ("value", "value"))}
-            for each in headers[:HEADERS_SHOWN]
+            {part: _content(header, key, characters // 8) for part, key in (("name", "key"), ("value", "value"))}
+            for header in headers[:HEADERS_SHOWN]
         ],
         "headers_left_out": max(len(headers) - HEADERS_SHOWN, 0),
         "schema": record.get("value_schema"),
@@ -233,11 +233,11 @@ def search_of(records: RecordsOf, texts: SearchTexts) -> Search:
     except WrongText as error:
         raise HttpError(400, error.sentence(error.name)) from error
     if (texts.texts or texts.patterns) and texts.place in ("value", "any"):
-        for topic in sorted({each.topic for each in partitions} & records.masked):
+        for topic in sorted({partition.topic for partition in partitions} & records.masked):
             raise HttpError(403, f"{topic} has a mask, so its values are not searched: search its keys or headers")
-    for each in partitions:
+    for partition in partitions:
         with contextlib.suppress(StorageError, OSError):  # the search reports it
-            log_of(records.directory, each)
+            log_of(records.directory, partition)
     return Search(records.directory, partitions, conditions, bounds, is_committed_only=texts.is_committed_only)
 
 
@@ -249,12 +249,12 @@ def _partitions(directory: LogDirectories, texts: SearchTexts, key: bytes | None
         log_of(directory, name)
         return [name]
     if texts.topics:
-        named = [each for topic in dict.fromkeys(texts.topics) for each in partitions_of(directory, topic)]
+        named = [partition for topic in dict.fromkeys(texts.topics) for partition in partitions_of(directory, topic)]
     else:
         named = own_partitions(directory.partitions())
     if key is None:
         return named
-    topics = dict.fromkeys(each.topic for each in named)
+    topics = dict.fromkeys(partition.topic for partition in named)
     return [*partitions_of_key(named, topics, key, Partitioner(texts.partitioner), None).partitions]
 
 

@@ -53,7 +53,7 @@ class Parameter:
     def value(self, given: Sequence[str]) -> Any:
         """Return the value of what an address has. `HttpError`."""
         if self.is_list:
-            return [self._one(each) for each in given]
+            return [self._one(text) for text in given]
         if len(given) > 1:
             raise HttpError(400, f"{self.name} is given {len(given)} times: give it once")
         if self.is_required and not given:
@@ -107,19 +107,21 @@ class Route:
 
     def values(self, request: HttpRequest, in_path: Mapping[str, str]) -> dict[str, Any]:
         """Return the values of all parameters. `HttpError` for a wrong or unknown one."""
-        names = {each.name for each in self.parameters} - {*self.path_names}
+        names = {parameter.name for parameter in self.parameters} - {*self.path_names}
         for name in request.query:
             if name not in names:
                 known = f"it takes {', '.join(sorted(names))}" if names else "it takes none"
                 raise HttpError(400, f"there is no parameter {name[:100]!r}: {known}")
         given = {**request.query, **{name: [value] for name, value in in_path.items()}}
-        return {each.name: each.value(given.get(each.name, [])) for each in self.parameters}
+        return {parameter.name: parameter.value(given.get(parameter.name, [])) for parameter in self.parameters}
 
     def as_openapi(self) -> Schema:
         in_path = self.path_names
         described: Schema = {
             "summary": self.summary,
-            "parameters": [each.as_openapi("path" if each.name in in_path else "query") for each in self.parameters],
+            "parameters": [
+                parameter.as_openapi("path" if parameter.name in in_path else "query") for parameter in self.parameters
+            ],
             "responses": {
                 "200": {"description": "the answer", "content": {self.media_type: {"schema": self.answer}}},
                 "default": {"description": "an error", "content": {"application/json": {"schema": ERROR}}},

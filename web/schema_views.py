@@ -25,20 +25,20 @@ def schemas_view(directory: LogDirectories) -> dict[str, Any]:
     return {
         "versions": [
             {
-                "subject": each.subject,
-                "version": each.version,
-                "id": each.id,
-                "type": each.type,
-                "state": each.state.value,
-                "references": [str(reference) for reference in each.references],
+                "subject": version.subject,
+                "version": version.version,
+                "id": version.id,
+                "type": version.type,
+                "state": version.state.value,
+                "references": [str(reference) for reference in version.references],
             }
-            for each in versions[:VERSIONS_MAX]
+            for version in versions[:VERSIONS_MAX]
         ],
         "versions_left_out": max(len(versions) - VERSIONS_MAX, 0),
         "left_out": [
             *found.notes,
             *found.damage,
-            *(f"{each.count} records: {why}" for why, each in found.unusable.items()),
+            *(f"{unusable.count} records: {why}" for why, unusable in found.unusable.items()),
         ],
     }
 

@@ -46,7 +46,7 @@ def sql_view(
             session.parameters_of(statements[0], {})
             result = session.run(statements[0])
             rows = [[cell(value) for value in row] for row in islice(result.rows, ROWS_MAX + 1)]
-            left_out = [*map(str, session.notes.values()), *(sentence(each) for each in session.damage)]
+            left_out = [*map(str, session.notes.values()), *(sentence(damage) for damage in session.damage)]
             return {
                 "columns": [*result.columns],
                 "rows": rows[:ROWS_MAX],

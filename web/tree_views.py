@@ -34,8 +34,8 @@ def overview(directory: LogDirectories) -> Json:
     """Return all topics, by name, with sums over their partitions. OSError if a directory cannot be listed."""
     found: defaultdict[str, list[tuple[PartitionSurvey, int]]] = defaultdict(list)
     unreadable: defaultdict[str, int] = defaultdict(int)
-    for each in directory.directories:
-        surveyed = survey(each.path)
+    for log_directory in directory.directories:
+        surveyed = survey(log_directory.path)
         starts = surveyed.checkpoints.get(LOG_STARTS, {})
         for partition in surveyed.partitions:
             found[partition.partition.topic].append((partition, starts.get(partition.partition, 0)))
@@ -243,8 +243,8 @@ def partition_view(directory: LogDirectories, name: TopicPartition) -> Json:
         ],
         "aborted_left_out": 0 if aborted is None else max(len(aborted) - ABORTED_MAX, 0),
         "damage": [
-            {"path": each.path, "position": each.position, "offset": each.offset, "reason": each.reason}
-            for each in log.damage
+            {"path": damage.path, "position": damage.position, "offset": damage.offset, "reason": damage.reason}
+            for damage in log.damage
         ],
         "compaction": None if dirty is None else dirty.fields(),
         "cut": kept_files(log.path),

@@ -45,15 +45,19 @@ class KeyComparison:
             except _TooManyKeys:
                 parts *= 2
                 continue
-            for each in compared:
-                found.equal += each.equal
-                found.changed += each.changed
-                found.only_a += each.only_a
-                found.only_b += each.only_b
-            differing = [each for each in compared if each.changed or each.only_a or each.only_b]
+            for difference in compared:
+                found.equal += difference.equal
+                found.changed += difference.changed
+                found.only_a += difference.only_a
+                found.only_b += difference.only_b
+            differing = [
+                difference for difference in compared if difference.changed or difference.only_a or difference.only_b
+            ]
             if differing:  # the same key, whatever the number of parts
-                first = min(differing, key=lambda each: each.first_key % (1 << 64))
-                found.first_a, found.first_b = (None if each < 0 else each for each in (first.first_a, first.first_b))
+                first = min(differing, key=lambda difference: difference.first_key % (1 << 64))
+                found.first_a, found.first_b = (
+                    None if offset < 0 else offset for offset in (first.first_a, first.first_b)
+                )
             return found
 
     def _compare(self, found: OrderlessDiff, part: int, parts: int) -> LatestDiff:

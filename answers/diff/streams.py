@@ -64,8 +64,8 @@ def _digests(
         if not isinstance(batch, BatchGroup):
             found.skip(error)
             return
-        for each in batch.batches():
-            yield from _digests(each, first, stop, seed, found, times=times)
+        for single in batch.batches():
+            yield from _digests(single, first, stop, seed, found, times=times)
         return
     is_whole = first <= batch.base_offset and batch.header.next_offset <= stop
     yield digests if is_whole else within(digests, first, stop)

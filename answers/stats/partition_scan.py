@@ -225,8 +225,8 @@ def _added(batch: Batch, first: int, facts: PartitionFacts, values: ValueScan) -
         payload = batch.payload()
     except UNREADABLE as error:
         if isinstance(batch, BatchGroup):
-            for each in batch.batches():
-                yield from _added(each, first, facts, values)
+            for single in batch.batches():
+                yield from _added(single, first, facts, values)
             return
         facts.note_damage(batch.placed(error))
         return

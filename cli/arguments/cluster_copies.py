@@ -85,27 +85,31 @@ class ClusterQuestion:
         from offsetfs.kafka.mirror.survey import Beginning
 
         present = sorted(
-            TopicPartition(each.name, number) for each in metadata.topics.values() for number in each.partitions
+            TopicPartition(topic.name, number) for topic in metadata.topics.values() for number in topic.partitions
         )
-        topics = {each.topic for each in present}
-        named = {each for each in present if {each.topic, str(each)} & {*self.names}}
+        topics = {partition.topic for partition in present}
+        named = {partition for partition in present if {partition.topic, str(partition)} & {*self.names}}
         if not self.names:
-            own = {each.name for each in metadata.topics.values() if each.is_internal} | INTERNAL_TOPICS
-            named = {each for each in present if each.topic not in own}
+            own = {topic.name for topic in metadata.topics.values() if topic.is_internal} | INTERNAL_TOPICS
+            named = {partition for partition in present if partition.topic not in own}
         for name in self.names if not self.may_lack else ():
-            if not any(name in (each.topic, str(each)) for each in named):
+            if not any(name in (partition.topic, str(partition)) for partition in named):
                 reason = no_such([url], name, present)
                 raise Failure(
                     f"{name}: {reason}{'' if '?' in reason else ', or this user may not describe it'}", WRONG_CALL
                 )
         if self.begins is not None:
-            named = {each for each in present if each in self.begins}
+            named = {partition for partition in present if partition in self.begins}
         read = Beginning(self.start_ms, self.start, self.newest)
-        wanted = {each.topic for each in named}
-        begins = {each: read if each in named else Beginning(newest=0) for each in present if each.topic in wanted}
-        begins |= {each: self.begins[each] for each in named} if self.begins is not None else {}
+        wanted = {partition.topic for partition in named}
+        begins = {
+            partition: read if partition in named else Beginning(newest=0)
+            for partition in present
+            if partition.topic in wanted
+        }
+        begins |= {partition: self.begins[partition] for partition in named} if self.begins is not None else {}
         others = {*self.others} & topics - {*self.names}
-        return {**begins, **{each: Beginning() for each in present if each.topic in others}}
+        return {**begins, **{partition: Beginning() for partition in present if partition.topic in others}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,9 @@ def refuse_cluster(text: str, remedy: str) -> None:
 def check_cluster_options() -> None:
     """`Failure` for an option of `cluster_options` where no argument is a cluster."""
     context = click.get_current_context(silent=True)
-    if context is None or any(is_cluster(each) for each in context.params.values() if isinstance(each, str)):
+    if context is None or any(
+        is_cluster(argument) for argument in context.params.values() if isinstance(argument, str)
+    ):
         return
     for key, option in ((_CONFIG, "--config"), (_CACHE, "--cache")):
         if context.meta.get(key) is not None:
@@ -299,7 +305,7 @@ class _Copy:
             extent.bytes_from(held[name].stop if name in held else extent.begin)
             for name, extent in self._survey.extents.items()
         ]
-        known = sum(each for each in amounts if each is not None)
+        known = sum(amount for amount in amounts if amount is not None)
         free = shutil.disk_usage(self._path).free
         if known > free:
             cause = f"about {size(known)} are to be copied to {self._path}, and its disk has {size(free)} free"
@@ -349,7 +355,7 @@ class _Copy:
         status = self._statuses[0]
         if not status.is_complete:  # SIGTERM or Ctrl-C
             raise KeyboardInterrupt
-        failures = [*status.failures] + [str(name) for name, each in status.partitions.items() if each.failure]
+        failures = [*status.failures] + [str(name) for name, copied in status.partitions.items() if copied.failure]
         if failures and not is_whole:
             raise Failure(f"{', '.join(failures[:_SHOWN_MAX])} could not be copied; name the other topics")
 
@@ -366,7 +372,7 @@ class _Copy:
 
         return MirrorOptions(
             topics=[NamePattern(topic.replace(".", r"\.")) for topic in self._survey.topic_ids],
-            starts={name: each.begin for name, each in self._survey.extents.items() if each.begin > each.start},
+            starts={name: extent.begin for name, extent in self._survey.extents.items() if extent.begin > extent.start},
             groups=[NamePattern(".*")] if self._has_groups else (),
             once=True,
             keep=known is not None and known.keep,

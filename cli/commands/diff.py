@@ -91,7 +91,7 @@ def command(
     with _opened(a, in_a) as first, _opened(b, in_b, config_b) as second:
         present = compared_partitions(first, second)
         if not names and (is_cluster(a) or is_cluster(b)):  # of a cluster they are not copied
-            present = [each for each in present if each.topic not in INTERNAL_TOPICS]
+            present = [partition for partition in present if partition.topic not in INTERNAL_TOPICS]
         partitions = _chosen(names, present, [a, b])
         with bytes_progress("Comparing") as on_bytes:
             comparison = DirectoriesComparison(first, second, partitions, options, on_bytes)
@@ -154,4 +154,4 @@ def _chosen(names: Sequence[str], present: Sequence[TopicPartition], sources: Se
         if not any(name in (partition.topic, str(partition)) for partition in present):
             raise Failure(f"{name}: {no_such(sources, name, present)}", WRONG_CALL)
     wanted = set(names)
-    return [each for each in present if not wanted or wanted & {each.topic, str(each)}]
+    return [partition for partition in present if not wanted or wanted & {partition.topic, str(partition)}]

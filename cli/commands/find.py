@@ -289,9 +289,9 @@ def _chosen(
         named = own_partitions(present)
     if key is None:
         return _Chosen(named)
-    given = {name for name in names if any(str(each) == name for each in named)}
-    single = [each for each in named if str(each) in given]
-    topics = dict.fromkeys(each.topic for each in named if str(each) not in given)
+    given = {name for name in names if any(str(partition) == name for partition in named)}
+    single = [partition for partition in named if str(partition) in given]
+    topics = dict.fromkeys(partition.topic for partition in named if str(partition) not in given)
     found = partitions_of_key(present, topics, key, Partitioner(partitioner), count)
     return _Chosen(list(dict.fromkeys([*single, *found.partitions])), found.notes, found.is_narrowed)
 

@@ -150,7 +150,7 @@ def _left_out(found: SchemasTopic) -> Iterator[str]:
     """Yield a sentence on each kind of record that was left out, and on each damaged batch."""
     for reason, records in found.unusable.items():
         yield f"left out {counted(records.count, 'record')}, the first at {records.first}: {reason}"
-    yield from (f"left out: {each}" for each in found.damage)
+    yield from (f"left out: {reason}" for reason in found.damage)
     if found.damaged > len(found.damage):
         yield f"left out: {found.damaged - len(found.damage)} more damaged batches; offsetfs verify lists them"
 
@@ -182,7 +182,7 @@ def _named(catalog: SchemaCatalog, registry: RegistrySchemas | None, name: str) 
         latest = catalog.latest(subject)
         found = [] if latest is None else [latest]
     elif slash and number.isascii() and number.isdigit():
-        found = [each for each in catalog if each.key == (subject, int(number[:20]))]
+        found = [version for version in catalog if version.key == (subject, int(number[:20]))]
     else:
         found = catalog.with_guid(name.lower())
     if not found and registry is not None:
@@ -196,11 +196,11 @@ def _hint(catalog: SchemaCatalog, subject: str) -> str:
     """Return which versions a subject has, or which subjects there are."""
     versions = catalog.versions(subject)
     if versions:
-        return f"{printable(subject)} has {_listed([str(each.version) for each in reversed(versions)])}"
-    known = sorted({each.subject for each in catalog})
+        return f"{printable(subject)} has {_listed([str(version.version) for version in reversed(versions)])}"
+    known = sorted({version.subject for version in catalog})
     if not known:
         return "the topic has no schemas"
-    alike = [each for each in known if subject.lower() in each.lower()]
+    alike = [known_subject for known_subject in known if subject.lower() in known_subject.lower()]
     near = "" if alike else suggestion((subject,), known)
     return printable(near) if near else f"the subjects are {_listed(alike or known)}"
 
@@ -244,7 +244,7 @@ class _Counting:
         self._damage: list[str] = []
         self._damaged = 0
         left_out = {*INTERNAL_TOPICS, METADATA_TOPIC, schemas_topic}
-        partitions = [each for each in sorted(directory.partitions()) if each.topic not in left_out]
+        partitions = [partition for partition in sorted(directory.partitions()) if partition.topic not in left_out]
         newest = SAMPLE_RECORDS if usage == _SAMPLE else None
         read = 0
 
@@ -276,7 +276,7 @@ class _Counting:
 
     def left_out(self) -> Iterator[str]:
         """Yield a sentence on each part of a log that was not counted."""
-        yield from (f"not counted: {each}" for each in self._damage)
+        yield from (f"not counted: {reason}" for reason in self._damage)
         if self._damaged > len(self._damage):
             yield f"not counted: {self._damaged - len(self._damage)} more damaged batches; offsetfs verify lists them"
 
@@ -288,7 +288,7 @@ def _usage_rows(counting: _Counting, known: KnownSchemas) -> Iterator[dict[str, 
     for topic, usage in counting.topics.items():
         for field_name, found in usage.fields.items():
             row: dict[str, Any] = {"topic": topic, "field": field_name}
-            for named, counted_names in sorted(found.names.items(), key=lambda each: -each[1].count):
+            for named, counted_names in sorted(found.names.items(), key=lambda entry: -entry[1].count):
                 try:
                     schemas = known.find(named, topic, field_name)
                 except RegistryError as error:
@@ -358,12 +358,12 @@ def _show_all(found: SchemasTopic, counting: _Counting, known: KnownSchemas, as_
     usage = list(_usage_rows(counting, known))
     if as_json:
         content = {
-            "versions": [_as_json(each) for each in found.catalog],
+            "versions": [_as_json(version) for version in found.catalog],
             "broken_references": [
                 {"subject": version.subject, "version": version.version, "reason": reason} for version, reason in broken
             ],
             "usage": usage,
-            "counted_records": {topic: each.records for topic, each in counting.topics.items()},
+            "counted_records": {topic: usage.records for topic, usage in counting.topics.items()},
             "not_counted": list(counting.left_out()),
             "notes": [*found.notes, *counting.notes],
             "records": found.records,
@@ -374,7 +374,7 @@ def _show_all(found: SchemasTopic, counting: _Counting, known: KnownSchemas, as_
         }
         click.echo(json.dumps(content, indent=1))
         return
-    versions = [_cells(each) for each in found.catalog]
+    versions = [_cells(version) for version in found.catalog]
     if versions:
         _print_table([("SUBJECT", "VERSION", "ID", "TYPE", "STATE", "REFERENCES"), *versions])
     if usage:
@@ -382,8 +382,8 @@ def _show_all(found: SchemasTopic, counting: _Counting, known: KnownSchemas, as_
             click.echo()
         _print_table([("TOPIC", "FIELD", "FORM", "NAME", "RECORDS", "SCHEMA"), *map(_usage_cells, _shortened(usage))])
     warnings = [f"{version}: {reason}" for version, reason in broken]
-    unusual = sorted(each for each in found.others if each not in USUAL_KEY_TYPES)
-    warnings += [f"{counted(found.others[each], 'record')} not used: {each}" for each in unusual]
+    unusual = sorted(type_name for type_name in found.others if type_name not in USUAL_KEY_TYPES)
+    warnings += [f"{counted(found.others[type_name], 'record')} not used: {type_name}" for type_name in unusual]
     warnings += [f"{schema}: has no fingerprint: {reason}" for schema, reason in known.unparsed]
     for warning in warnings:
         click.echo(f"offsetfs schemas: warning: {printable(warning)}", err=True)
@@ -410,6 +410,6 @@ def _as_json(version: SchemaVersion) -> dict[str, object]:
         "guid": version.guid,
         "schemaType": version.type,
         "state": version.state.value,
-        "references": [asdict(each) for each in version.references],
+        "references": [asdict(reference) for reference in version.references],
         "origin": version.origin,
     }

@@ -155,9 +155,11 @@ class PartitionFormats:
         """Return the format for a new look-up: a new one if more values can be decoded now."""
         async with self._lock:
             current = self._format
-            unknown = [each for each in current.decoders if each.has_unknown] if current is not None else []
+            unknown = [decoder for decoder in current.decoders if decoder.has_unknown] if current is not None else []
             if unknown:
-                is_outdated = await self._mount.executor.in_thread(lambda: any(each.is_outdated() for each in unknown))
+                is_outdated = await self._mount.executor.in_thread(
+                    lambda: any(decoder.is_outdated() for decoder in unknown)
+                )
                 current = None if is_outdated else current
             if current is None:
                 current = await self._mount.executor.in_thread(lambda: self._schemas.format_of(self._name))

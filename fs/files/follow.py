@@ -131,8 +131,8 @@ def _arguments_of(pid: int) -> list[bytes]:
 
 def follows(arguments: list[bytes]) -> bool:
     """Whether the arguments of tail(1) make it wait for more: -f, -F or --follow, also among other short options."""
-    options = [each for each in arguments if each.startswith(b"-")]
-    return any(each.startswith(b"--follow") or _TAIL_FOLLOWS.fullmatch(each) for each in options)
+    options = [argument for argument in arguments if argument.startswith(b"-")]
+    return any(option.startswith(b"--follow") or _TAIL_FOLLOWS.fullmatch(option) for option in options)
 
 
 def explain_no_growth(mount: MountContext, opening: Opening, path: str, remedy: str) -> None:

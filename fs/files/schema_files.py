@@ -139,7 +139,7 @@ class SubjectDirectories:
         latest = catalog.latest(subject)
         if latest is None:
             return {}
-        files = {_file_name(each): self._schemas.files.entry(each) for each in catalog.versions(subject)}
+        files = {_file_name(version): self._schemas.files.entry(version) for version in catalog.versions(subject)}
         return {_LATEST: self._schemas.links.entry(_file_name(latest)), **files}
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
@@ -167,7 +167,7 @@ class SchemaIds:
     async def listing(self, number: int) -> Listing:
         entries = await self._schemas.entries()
         ids = sorted({version.id for version in entries.catalog})
-        links = ((b"%d" % each, self._link(entries, each)) for each in ids)
+        links = ((b"%d" % schema_id, self._link(entries, schema_id)) for schema_id in ids)
         return ShortListing([(name, link) for name, link in links if link is not None])
 
     def _link(self, entries: _Entries, number: int) -> EntryAttributes | None:

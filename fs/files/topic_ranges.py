@@ -117,7 +117,7 @@ class TopicRanges:
         files = [await self._ranges_of(partition) for partition in self._partitions(topic)]
         starts, ends = await self._newest_starts(files, 1)
         return next(
-            ((each.partition.name, start) for each, start, end in zip(files, starts, ends, strict=True) if start < end),
+            ((file.partition.name, start) for file, start, end in zip(files, starts, ends, strict=True) if start < end),
             None,
         )
 

@@ -94,7 +94,7 @@ class TopicTimes:
             if offset is not None:
                 timestamp = await self._mount.executor.in_thread(partial(self._timestamp, partition, offset))
                 found.append((timestamp, links.entry(offset, AT_TOPIC)))
-        return min(found, key=lambda each: each[0])[1] if found else None
+        return min(found, key=lambda pair: pair[0])[1] if found else None
 
     def _timestamp(self, partition: MountedPartition, offset: int) -> int:
         rows = record_rows(partition.view, offset, offset + 1, self._mount.damage.report)
@@ -178,4 +178,4 @@ def _first_of(
         for partition, links in opened
         if (first := partition.view.find_timestamp(timestamp)) is not None
     ]
-    return min(found, key=lambda each: each[1], default=None)
+    return min(found, key=lambda pair: pair[1], default=None)

@@ -218,7 +218,7 @@ class DecodedTree:
             Kind.DECODED_RANGE: ranges,
             Kind.DECODED_FOLLOW: self.follow,
             Kind.DECODED_APPEND: DecodedAppend(mount, partition, accumulators, schemas),
-            **{each.kind: each for each in self._records.values()},
+            **{record_files.kind: record_files for record_files in self._records.values()},
         }
 
     def name_entries(self, node: Callable[[int], Node]) -> None:

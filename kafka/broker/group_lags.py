@@ -57,7 +57,7 @@ class LagTimes:
                 for partition, groups in committed.items()
                 if any(offset < ends[partition] for offset in groups.values())
             }
-            for partition in sorted(self._measured, key=lambda each: self._measured[each].turn):
+            for partition in sorted(self._measured, key=lambda name: self._measured[name].turn):
                 known = self._measured[partition]
                 if self._reads < READS_MAX and not known.is_of(ends[partition], committed[partition]):
                     self._measure(partition, ends[partition], committed[partition])

@@ -93,7 +93,7 @@ async def _extents(client: ClusterClient, chosen: Mapping[TopicPartition, Beginn
     for name, beginning in chosen.items():
         start, end = starts[name], max(ends[name], starts[name])
         newest = None if beginning.newest is None else end - beginning.newest
-        given = [each for each in (timed.get(name), beginning.offset, newest) if each is not None]
+        given = [offset for offset in (timed.get(name), beginning.offset, newest) if offset is not None]
         extents[name] = Extent(start, min(max(start, min(given, default=start)), end), end, sizes.get(name))
     return extents
 
@@ -125,7 +125,7 @@ async def _sizes(client: ClusterClient, leader: int, names: Sequence[TopicPartit
     for name in names:
         numbers.setdefault(name.topic, []).append(name.partition)
     # Version 0 has another field for the numbers.
-    topics = [m.DescribableLogDirTopic(topic, each, each) for topic, each in numbers.items()]
+    topics = [m.DescribableLogDirTopic(topic, partitions, partitions) for topic, partitions in numbers.items()]
     try:
         response = await client.request(m.DescribeLogDirsRequest(topics), node=leader)
     except ClientError:

@@ -148,7 +148,7 @@ class Directory:
         return [
             CommittedGroup(
                 name.decode("utf-8", "surrogateescape"),
-                MappingProxyType({str(each.partition): each.offset for each in self._groups.commits(name) or ()}),
+                MappingProxyType({str(commit.partition): commit.offset for commit in self._groups.commits(name) or ()}),
             )
             for name in self._groups.names()
         ]

@@ -33,7 +33,9 @@ def next_record_ms(log: Log, committed: int) -> int | None:
         return None
     rows, delta = batch.rows(), offset - batch.header.base_offset
     places = zip(rows[OFFSET_DELTA::COLUMNS], rows[TIMESTAMP_DELTA::COLUMNS], strict=True)
-    found = next((batch.timestamp_of(time) for each, time in places if each >= delta), batch.header.max_timestamp)
+    found = next(
+        (batch.timestamp_of(time) for delta_max, time in places if delta_max >= delta), batch.header.max_timestamp
+    )
     return found if found >= 0 else None
 
 

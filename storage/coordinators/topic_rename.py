@@ -38,10 +38,10 @@ def rename_topic(directory: LogDirectory, groups: ConsumerGroups, old: str, new:
     if _begun(directory) != (old, new):
         _check(directory, old, new)
         # Entries of a deleted topic of the new name: they must not survive a crash behind the journal.
-        directory.forget_topic([TopicPartition(new, each.partition) for each in directory.partitions_of(old)])
+        directory.forget_topic([TopicPartition(new, partition.partition) for partition in directory.partitions_of(old)])
         journal = {"version": _VERSION, "from": old, "to": new}
         files.replace_file(_journal(directory), json.dumps(journal).encode() + b"\n")
-    numbers = {each.partition for topic in (old, new) for each in directory.partitions_of(topic)}
+    numbers = {partition.partition for topic in (old, new) for partition in directory.partitions_of(topic)}
     names = {TopicPartition(old, number): TopicPartition(new, number) for number in sorted(numbers)}
     settings = directory.settings_of(old)
     if settings:

@@ -218,9 +218,9 @@ class _Writer:
         at, ends = column.start + row, self._ends[number]
         rows = range(ends[at], ends[at + 1])
         if column.kind == LIST:
-            return b"[" + b",".join(self.value(column.children[0], each) for each in rows) + b"]"
+            return b"[" + b",".join(self.value(column.children[0], row) for row in rows) + b"]"
         keys, items = column.children
-        return b"{" + b",".join(self._key(keys, each) + b'":' + self.value(items, each) for each in rows) + b"}"
+        return b"{" + b",".join(self._key(keys, row) + b'":' + self.value(items, row) for row in rows) + b"}"
 
     def _key(self, number: int, row: int) -> bytes:
         data = b"" if self._is_null(number, row) else self._bytes(number, row)

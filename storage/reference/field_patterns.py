@@ -52,7 +52,7 @@ def count_patterns(
     view = memoryview(payload).cast("B")
     found: dict[tuple[int, bytes], list[int]] = {}
     different = 0
-    headers = gather_headers(payload, rows) if any(each.header is not None for each in patterns) else None
+    headers = gather_headers(payload, rows) if any(pattern.header is not None for pattern in patterns) else None
     pairs = zip(rows[column::COLUMNS], rows[column + 1 :: COLUMNS], strict=True)
     for row, (position, size) in enumerate(pairs):
         if size >= 0 and (position < 0 or position + size > len(view)):
@@ -73,7 +73,7 @@ def count_patterns(
 def _matching_header(headers: HeaderColumns, row: int, patterns: Sequence[FieldPattern]) -> tuple[int, bytes] | None:
     best = None
     for number in range(headers.ends[row], headers.ends[row + 1]):
-        name, value = (_value(each, number) for each in (headers.names, headers.values))
+        name, value = (_value(column, number) for column in (headers.names, headers.values))
         for index, pattern in enumerate(patterns[: len(patterns) if best is None else best[0] + 1]):
             if pattern.header is not None and pattern.header == name and _is_match(value, pattern):
                 best = index, (value or b"")[: pattern.most]

@@ -25,9 +25,9 @@ their upper bits. A value that is damaged is a null and a `DecodingFault`; all o
 
 from __future__ import annotations
 
+import dataclasses
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 from offsetfs.storage.records.format.batch_header import Buffer
@@ -94,7 +94,7 @@ class _Wrong(Exception):
         self.code, self.node = code, node
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Field:
     position: int
     operation: int
@@ -112,18 +112,18 @@ class _Field:
         return bool(self.flags & REPEATED) and WIRES[self.operation] != _LENGTH
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Message:
     column: int
     fields: list[_Field]
     by_number: dict[int, _Field]
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Content:
     """What was read of a message: by column, the last value, the items, or the content of a message within it."""
 
-    parts: dict[int, bytes | _Content | list[bytes | _Content]] = field(default_factory=dict)
+    parts: dict[int, bytes | _Content | list[bytes | _Content]] = dataclasses.field(default_factory=dict)
 
 
 class ProtobufColumnDecoder:
@@ -182,30 +182,30 @@ class ProtobufColumnDecoder:
     def _emit(self, node: int, content: _Content) -> None:
         """Append a message, its children first."""
         message = self.message_at(node)
-        for each in message.fields:
-            if each.column >= 0:
-                self._emit_field(each, content.parts.get(each.column))
+        for field in message.fields:
+            if field.column >= 0:
+                self._emit_field(field, content.parts.get(field.column))
         self._columns[message.column].append(None)
 
-    def _emit_field(self, each: _Field, part: bytes | _Content | list[bytes | _Content] | None) -> None:
-        column = self._columns[each.column]
-        if each.flags & REPEATED:
+    def _emit_field(self, field: _Field, part: bytes | _Content | list[bytes | _Content] | None) -> None:
+        column = self._columns[field.column]
+        if field.flags & REPEATED:
             for item in part if isinstance(part, list) else ():
-                self._emit_value(each, column.children[0], item)
+                self._emit_value(field, column.children[0], item)
             column.append(None)
         elif part is not None:
             assert not isinstance(part, list)
-            self._emit_value(each, column, part)
-        elif not each.flags & ZERO:
+            self._emit_value(field, column, part)
+        elif not field.flags & ZERO:
             column.append_null()
         else:
-            self._emit_value(each, column, _Content() if each.operation == MESSAGE else bytes(column.width))
+            self._emit_value(field, column, _Content() if field.operation == MESSAGE else bytes(column.width))
 
-    def _emit_value(self, each: _Field, column: GrowingColumn, part: bytes | _Content) -> None:
+    def _emit_value(self, field: _Field, column: GrowingColumn, part: bytes | _Content) -> None:
         if isinstance(part, _Content):
-            self._emit(each.node, part)
+            self._emit(field.node, part)
         else:
-            column.append(part != b"\0" and bool(part) if each.operation == BOOL else part)
+            column.append(part != b"\0" and bool(part) if field.operation == BOOL else part)
 
     def finish(self) -> list[ColumnBuffers]:
         """Return the buffers of all columns, and begin new ones."""
@@ -234,70 +234,70 @@ class _Run:
                     raise _Wrong(BAD_GROUP, node)
                 return
             self._step(1, node)
-            each = message.by_number.get(number)
-            if each is None or not self._read(each, content, number, wire, end, depth):
+            field = message.by_number.get(number)
+            if field is None or not self._read(field, content, number, wire, end, depth):
                 self._skip(number, wire, end, node, depth)
         if group:
             raise _Wrong(BAD_GROUP, node)
 
-    def _read(self, each: _Field, content: _Content, number: int, wire: int, end: int, depth: int) -> bool:
+    def _read(self, field: _Field, content: _Content, number: int, wire: int, end: int, depth: int) -> bool:
         """Read a field; return False if it is to be read over."""
-        if wire != each.wire:
-            if not (each.is_packable and wire == _LENGTH):
+        if wire != field.wire:
+            if not (field.is_packable and wire == _LENGTH):
                 return False
-            self._packed(each, content, end)
+            self._packed(field, content, end)
             return True
-        for other in each.oneof - {each.column}:
+        for other in field.oneof - {field.column}:
             content.parts.pop(other, None)
-        if each.column < 0:
+        if field.column < 0:
             return False
-        if each.operation == MESSAGE:
-            self._inner(each, content, number, end, depth)
+        if field.operation == MESSAGE:
+            self._inner(field, content, number, end, depth)
             return True
-        value = self._raw(each, number, end, depth) if each.operation == RAW else self._scalar(each, end)
-        if each.flags & REPEATED:
-            self._items(each, content).append(value)
+        value = self._raw(field, number, end, depth) if field.operation == RAW else self._scalar(field, end)
+        if field.flags & REPEATED:
+            self._items(field, content).append(value)
         else:
-            before = content.parts.get(each.column, b"")
+            before = content.parts.get(field.column, b"")
             assert isinstance(before, bytes)
-            content.parts[each.column] = before + value if each.operation == RAW else value
+            content.parts[field.column] = before + value if field.operation == RAW else value
         return True
 
-    def _items(self, each: _Field, content: _Content) -> list[bytes | _Content]:
-        items = content.parts.setdefault(each.column, [])
+    def _items(self, field: _Field, content: _Content) -> list[bytes | _Content]:
+        items = content.parts.setdefault(field.column, [])
         assert isinstance(items, list)
         return items
 
-    def _inner(self, each: _Field, content: _Content, number: int, end: int, depth: int) -> None:
-        if each.flags & REPEATED:
+    def _inner(self, field: _Field, content: _Content, number: int, end: int, depth: int) -> None:
+        if field.flags & REPEATED:
             inner = _Content()
-            self._items(each, content).append(inner)
+            self._items(field, content).append(inner)
         else:
-            found = content.parts.setdefault(each.column, _Content())
+            found = content.parts.setdefault(field.column, _Content())
             assert isinstance(found, _Content)
             inner = found
-        if each.flags & DELIMITED:
-            self.message(each.node, inner, end, number, depth + 1)
+        if field.flags & DELIMITED:
+            self.message(field.node, inner, end, number, depth + 1)
         else:
-            self.message(each.node, inner, self._size(end, each.position), 0, depth + 1)
+            self.message(field.node, inner, self._size(end, field.position), 0, depth + 1)
 
-    def _packed(self, each: _Field, content: _Content, end: int) -> None:
-        stop = self._size(end, each.position)
+    def _packed(self, field: _Field, content: _Content, end: int) -> None:
+        stop = self._size(end, field.position)
         while self._position < stop:
-            self._step(1, each.position)
-            value = self._scalar(each, stop)
-            if each.column >= 0:
-                self._items(each, content).append(value)
+            self._step(1, field.position)
+            value = self._scalar(field, stop)
+            if field.column >= 0:
+                self._items(field, content).append(value)
 
-    def _raw(self, each: _Field, number: int, end: int, depth: int) -> bytes:
-        if not each.flags & DELIMITED:
-            return self._taken(self._size(end, each.position) - self._position, end, each.position)
+    def _raw(self, field: _Field, number: int, end: int, depth: int) -> bytes:
+        if not field.flags & DELIMITED:
+            return self._taken(self._size(end, field.position) - self._position, end, field.position)
         start = self._position
-        stop = self._skip_group(number, end, each.position, depth + 1)
+        stop = self._skip_group(number, end, field.position, depth + 1)
         return self._value[start:stop]
 
-    def _scalar(self, each: _Field, end: int) -> bytes:
-        operation, position = each.operation, each.position
+    def _scalar(self, field: _Field, end: int) -> bytes:
+        operation, position = field.operation, field.position
         if operation in (FIXED32, FIXED64):
             return self._taken(_WIDTHS[operation], end, position)
         if operation in (TEXT, BYTES):
@@ -319,13 +319,13 @@ class _Run:
         """Count the fields of a message that was read, and of those within it."""
         message = self._decoder.message_at(node)
         self._step(len(message.fields), node)
-        for each in message.fields:
-            part = content.parts.get(each.column)
-            if part is None and each.operation == MESSAGE and each.flags & ZERO and not each.flags & REPEATED:
+        for field in message.fields:
+            part = content.parts.get(field.column)
+            if part is None and field.operation == MESSAGE and field.flags & ZERO and not field.flags & REPEATED:
                 part = _Content()
             for item in part if isinstance(part, list) else [part]:
                 if isinstance(item, _Content):
-                    self.count(each.node, item)
+                    self.count(field.node, item)
 
     # --- the wire format ---------------------------------------------------------------------------------------------
 

@@ -206,7 +206,7 @@ class _Views:
             slot += 1
 
     def _purge(self) -> None:
-        live = [each for each in self.heavy() if each[1]]
+        live = [entry for entry in self.heavy() if entry[1]]
         median = sorted(count for _, count, _, _ in live)[HEAVY_MAX // 2 - 1]
         self._slots[:] = bytes(len(self._slots))
         self.numbers[HEAVY_USED] = 0

@@ -232,9 +232,9 @@ def _newest(keys: Sequence[array[int]], count: int) -> list[int]:
     low, high = BEFORE_ALL, 1 << 63  # `count` records or more are at or after `low`, fewer at or after `high`
     while high - low > 1:
         middle = (low + high) // 2
-        is_enough = sum(len(each) - bisect_left(each, middle) for each in keys) >= count
+        is_enough = sum(len(log_keys) - bisect_left(log_keys, middle) for log_keys in keys) >= count
         low, high = (middle, high) if is_enough else (low, middle)
-    taken = [len(each) - bisect_right(each, low) for each in keys]
+    taken = [len(log_keys) - bisect_right(log_keys, low) for log_keys in keys]
     left = count - sum(taken)
     for number in reversed(range(len(keys))):  # of the same time, the records of the last logs are the newest
         equal = min(len(keys[number]) - taken[number] - bisect_left(keys[number], low), left)

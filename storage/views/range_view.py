@@ -204,7 +204,7 @@ class RangeView(ViewParts):
         return TimedLines(
             offsets[first:end],
             timestamps[first:end],
-            [each - skipped for each in ends[first:end]],
+            [end_position - skipped for end_position in ends[first:end]],
             memoryview(data)[skipped : ends[end - 1]],
         )
 

@@ -79,24 +79,24 @@ def typed_columns(kind: pa.DataType) -> list[TypedColumn]:
     """
     fields = list(kind) if pa.types.is_struct(kind) else [pa.field(VALUE, kind)]
     own, made = {name.lower() for name in (*COLUMNS, DECODING_ERROR, VALUE_BYTES)}, dict[str, TypedColumn]()
-    for each in fields:
-        name = f"{each.name}_1" if each.name.lower() in own else each.name
+    for field in fields:
+        name = f"{field.name}_1" if field.name.lower() in own else field.name
         if name.lower() in made:
             other = made[name.lower()].field
-            raise TableError(f"the fields {other} and {each.name} need columns of the same name; use offsetfs sql")
-        made[name.lower()] = _typed(name, each)
+            raise TableError(f"the fields {other} and {field.name} need columns of the same name; use offsetfs sql")
+        made[name.lower()] = _typed(name, field)
     return list(made.values())
 
 
-def _typed(name: str, each: pa.Field) -> TypedColumn:
-    kind = each.type
+def _typed(name: str, field: pa.Field) -> TypedColumn:
+    kind = field.type
     if pa.types.is_timestamp(kind):
         in_nanoseconds = kind.unit == "ns"
-        return TypedColumn(name, each.name, "text" if in_nanoseconds else "timestamp" if kind.tz else "local")
+        return TypedColumn(name, field.name, "text" if in_nanoseconds else "timestamp" if kind.tz else "local")
     found = next((name for name, is_kind in _TESTS if is_kind(kind)), "text")
     if found == "decimal":
-        return TypedColumn(name, each.name, found, kind.precision, kind.scale)
-    return TypedColumn(name, each.name, found)
+        return TypedColumn(name, field.name, found, kind.precision, kind.scale)
+    return TypedColumn(name, field.name, found)
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

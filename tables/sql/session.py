@@ -197,11 +197,11 @@ class SqlSession:
 
     def table_of(self, topic: str) -> str:
         """Return the name of the table of a topic, as a statement writes it."""
-        return quoted(next(table for table, each in self._known.items() if each == topic))
+        return quoted(next(table for table, held_topic in self._known.items() if held_topic == topic))
 
     def decoded_table_of(self, topic: str) -> str | None:
         """Return the name of the table of a topic's decoded values, as a statement writes it; None without one."""
-        table = next(table for table, each in self._known.items() if each == topic)
+        table = next(table for table, held_topic in self._known.items() if held_topic == topic)
         return None if self._decoded.get(table, "no") else f"{DECODED}.{quoted(table)}"
 
     def columns(self, table: str) -> list[tuple[str, str]]:

@@ -123,7 +123,7 @@ class RecordSketch:
         """Return the keys with the most records, at most `count_max`."""
         slots = layout.HEAVY.iter_unpack(memoryview(self.state)[layout.HEAVY_START :])
         keys = [HeavyKey(count, prefix[:size], size) for _, count, size, prefix in slots if count]
-        return sorted(keys, key=lambda each: (-each.records, each.key))[:count_max]
+        return sorted(keys, key=lambda heavy_key: (-heavy_key.records, heavy_key.key))[:count_max]
 
 
 def quantile(buckets: list[tuple[int, int, int]], share: float) -> int | None:

@@ -77,7 +77,7 @@ class BatchGroup(Batch):
     def payload(self, bytes_max: int = INFLATED_BYTES_MAX) -> Buffer:
         """Return all batches, headers too, as they are without compression."""
         if self._payload is None:
-            codecs = any(each & CODEC_MASK for each in self.header.rows[chain.ATTRIBUTES :: chain.COLUMNS])
+            codecs = any(attributes & CODEC_MASK for attributes in self.header.rows[chain.ATTRIBUTES :: chain.COLUMNS])
             self._payload = self._inflated(bytes_max) if codecs else self.data
         return self._payload
 
@@ -96,7 +96,7 @@ class BatchGroup(Batch):
     def inflated_sizes(self) -> Iterator[tuple[int, int]]:
         """Yield the codec of each batch, and its bytes without compression, header too."""
         self.payload()
-        codecs = (each & CODEC_MASK for each in self.header.rows[chain.ATTRIBUTES :: chain.COLUMNS])
+        codecs = (attributes & CODEC_MASK for attributes in self.header.rows[chain.ATTRIBUTES :: chain.COLUMNS])
         return zip(codecs, self._rows[chain.SIZE :: chain.COLUMNS], strict=True)
 
     def _inflated(self, bytes_max: int) -> Buffer:
