@@ -94,4 +94,4 @@ def bounds_of(start: str | None, end: str | None, partitions: Sequence[TopicPart
 
 def own_partitions(present: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Return the partitions that are searched if no topic is named: all but those of internal topics."""
-    return [each for each in present if each.topic not in INTERNAL_TOPICS and each.topic != METADATA_TOPIC]
+    return [name for name in present if name.topic not in INTERNAL_TOPICS and name.topic != METADATA_TOPIC]

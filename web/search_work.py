@@ -46,7 +46,7 @@ def searching(records: RecordsOf, texts: SearchTexts, started: Started) -> Itera
         search.where = WhereCondition(session, texts.where)
         session.show_progress(lambda done, total: search.on_progress(done, total))
         try:
-            for topic in sorted({each.topic for each in search.partitions}):
+            for topic in sorted({partition.topic for partition in search.partitions}):
                 search.where.check(topic)
             yield search
         except SqlError as error:
