@@ -139,6 +139,19 @@ class DirectorySchemas:
             raise NoSchema(f"schema {named.name} is unknown", f"{named.name}=FILE")
         return found[0], self._known.catalog_of(found[0])
 
+    def all_of(self, topic: str, field: str) -> Sequence[tuple[Known, SchemaCatalog]]:
+        """Return the schemas of keys or values: the topic's file, and the versions of its subject, the newest first.
+
+        With each, the catalog of those it refers to. `NoSchema` if a registry does not say.
+        """
+        try:
+            newest = self._known.reader(topic, field)
+        except RegistryError as error:
+            raise NoSchema(str(error)) from error
+        versions: list[Known] = [*reversed(self._catalog.versions(f"{topic}-{field}"))]
+        found = versions if newest is None or newest in versions else [newest, *versions]
+        return [(each, self._known.catalog_of(each)) for each in found]
+
     def newest(self, topic: str, field: str = VALUE_FIELD) -> Known:
         """Return the schema of keys or values: the topic's file, else the newest of its subject. `NoSchema`."""
         try:

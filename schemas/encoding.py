@@ -11,12 +11,14 @@ the schema of a file, which has no id, a value is encoded without one; by the sc
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import struct
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +38,10 @@ from offsetfs.storage.records import LineFault
 
 _ID_MAX = (1 << 31) - 1
 _ENCODERS_MAX = 1000
+
+KEY_VERSIONS_MAX = 100
+"""The newest versions of a schema for keys by which a key is looked up: protects time."""
+
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _HEADER_NAMES = {
     field: frozenset(row.header.decode() for row in rows if row.header is not None) for field, rows in PATTERNS.items()
@@ -131,6 +137,57 @@ class LineEncoder:
                 self._encoders.clear()
             found = self._encoders[choice] = schema, _encoder_of(schema, catalog, choice)
         return found[1]
+
+
+class KeyEncoder:
+    """The bytes of the keys of a topic that decoded lines show as a text. One thread at a time uses it."""
+
+    def __init__(self, schemas: DirectorySchemas, topic: str) -> None:
+        self._schemas, self._topic = schemas, topic
+        self._known: list[Known] = []
+        self._forms: list[_Forms] = []
+
+    def encoded(self, text: bytes) -> list[bytes]:
+        """Return the bytes by each schema for keys, behind its id and without; none if no schema has such a key.
+
+        `text`: a text, or the JSON of anything else. `NoSchema` if a registry does not say whether there is a schema.
+        """
+        found = self._schemas.all_of(self._topic, KEY_FIELD)[:KEY_VERSIONS_MAX]
+        known = [schema for schema, _ in found]
+        if known != self._known:
+            self._known, self._forms = known, [*_forms(found)]
+        try:
+            shown = text.decode()
+        except UnicodeDecodeError:
+            return []
+        return [*dict.fromkeys(key for forms in self._forms for key in forms(shown))]
+
+
+_Forms = Callable[[str], Iterator[bytes]]
+"""Yields the bytes of a key by one schema that is shown as a text."""
+
+
+def _forms(found: Sequence[tuple[Known, SchemaCatalog]]) -> Iterator[_Forms]:
+    for choice in (_Choice(KEY_FIELD), _Choice(KEY_FIELD, header_path=b"")):
+        for schema, catalog in found:
+            if schema.type == "JSON":
+                yield partial(_json_forms, _head(schema, choice))
+                continue
+            with contextlib.suppress(InvalidSchema, SchemasDiffer):  # no key has it
+                yield partial(_encoded_forms, _encoder_of(schema, catalog, choice))
+
+
+def _json_forms(head: bytes, text: str) -> Iterator[bytes]:
+    yield head + text.encode()
+    yield head + json.dumps(text).encode()
+    yield head + json.dumps(text, ensure_ascii=False).encode()
+
+
+def _encoded_forms(encode: Encode, text: str) -> Iterator[bytes]:
+    with contextlib.suppress(DoesNotFit, RecursionError):
+        yield encode(text)
+    with contextlib.suppress(DoesNotFit, RecursionError, ValueError):
+        yield encode(read_json(text.encode()))
 
 
 def _encoder_of(schema: Known, catalog: SchemaCatalog, choice: _Choice) -> Encode:

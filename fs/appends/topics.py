@@ -90,7 +90,8 @@ class TopicsDirectory:
         self.ranges = TopicRanges(mount, self.all_at, nodes_of.ranges)
         self.decoded_appends = DecodedTopicAppends(mount, self, partitions, accumulators, schemas)
         self.decoded = DecodedTopics(
-            mount, partitions, self.all_at, self.numbers.at, nodes_of.decoded, self.decoded_appends
+            *(mount, partitions, self.all_at, self.numbers.at, nodes_of.decoded, self.decoded_appends),
+            *(self.keys, schemas),
         )
         self.times = TopicTimes(mount, self.all_at, nodes_of.links, self.ranges)
 

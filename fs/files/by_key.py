@@ -86,6 +86,11 @@ class KeyDirectory:
         self._building = LineIndexBuilding(mount, name, lambda: partition.log.size_bytes, advice)
         self.files = KeyedFiles(mount, partition, records)
 
+    @property
+    def name(self) -> TopicPartition:
+        """The partition."""
+        return self._partition.name
+
     def entry(self) -> EntryAttributes:
         return self._mount.attributes.directory(self._partition.inode(Kind.BY_KEY))
 
@@ -268,13 +273,13 @@ class TopicKeys:
         return unlisted(self._mount, f"topics/{partitions[0].topic}/by-key") if partitions else ShortListing([])
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
-        holder = await self._holder(number, decoded_key(name))
-        if holder is None and name.endswith(JSON_SUFFIX):
-            holder = await self._holder(number, decoded_key(name.removesuffix(JSON_SUFFIX)))
-        return None if holder is None else await holder.lookup(0, name)
+        found = await self.find(number, decoded_key(name))
+        if found is None and name.endswith(JSON_SUFFIX):
+            found = await self.find(number, decoded_key(name.removesuffix(JSON_SUFFIX)))
+        return None if found is None else await found[0].lookup(0, name)
 
-    async def _holder(self, number: int, key: bytes | KeyDigest | None) -> KeyDirectory | None:
-        """Return the partition that has the latest record of a key, None when no partition has one."""
+    async def find(self, number: int, key: bytes | KeyDigest | None) -> tuple[KeyDirectory, RecordContent] | None:
+        """Return the latest record of a key and its partition, None when no partition has one."""
         if isinstance(key, KeyDigest):
             key = await self._key_of(number, key)
         partitions = self._partitions(number)
@@ -283,15 +288,16 @@ class TopicKeys:
         likely = partition_of(key, len(partitions))
         if partitions[likely].partition == likely:  # else some are missing, and the hash leads nowhere
             directory = await self._keys_of(partitions[likely])
-            if await directory.find(key) is not None:
-                return directory
-        latest: tuple[int, KeyDirectory] | None = None
+            content = await directory.find(key)
+            if content is not None:
+                return directory, content
+        latest: tuple[KeyDirectory, RecordContent] | None = None
         for partition in partitions:
             directory = await self._keys_of(partition)
             content = await directory.find(key)
-            if content is not None and (latest is None or content.record.timestamp > latest[0]):
-                latest = content.record.timestamp, directory
-        return None if latest is None else latest[1]
+            if content is not None and (latest is None or content.record.timestamp > latest[1].record.timestamp):
+                latest = directory, content
+        return latest
 
     async def _key_of(self, number: int, digest: KeyDigest) -> bytes | None:
         """Return the key with this digest, None when no record of the topic has it."""

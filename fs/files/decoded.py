@@ -3,6 +3,7 @@
     decoded/42                       the value of a record as a line of JSON; with .json the record
     decoded/values, records.ndjson   the whole partition
     decoded/range/A..B, last/N, follow[@A], first, latest, by-time/T
+    decoded/by-key/KEY               see `decoded_by_key`
 
 The names mean what they mean beside `decoded/`, and the files are of the same classes; only their formats differ
 (schemas.decoded_lines). `decoded/` is found by name only: a listing of a partition would show each record twice.
@@ -42,6 +43,7 @@ from offsetfs.storage.views import LinesFormat, MadeLines, ViewFormat
 
 if TYPE_CHECKING:
     from offsetfs.schemas.decoded_lines import DecodedLines
+    from offsetfs.schemas.encoding import KeyEncoder
     from offsetfs.schemas.json_texts import FollowingDecoder, FollowingSchemas, MaskedDecoder
 
 
@@ -74,6 +76,7 @@ class MountSchemas:
     def __init__(self, mount: MountContext) -> None:
         self._mount = mount
         self._schemas: FollowingSchemas | None = None
+        self._keys: dict[str, KeyEncoder] = {}
         self._lock = threading.Lock()
 
     def opened(self) -> FollowingSchemas:
@@ -115,6 +118,23 @@ class MountSchemas:
                 return encoder.encoded(line)
 
         return encoded
+
+    def keys(self, topic: str, text: bytes) -> list[bytes]:
+        """Return the bytes that a key has which decoded lines show as `text`, by each schema for keys of the topic.
+
+        OSError EIO if a registry does not say whether there is one.
+        """
+        schemas = self.opened()
+        from offsetfs.schemas.decoding import NoSchema
+        from offsetfs.schemas.encoding import KeyEncoder
+
+        schemas.refresh()
+        with self._lock:
+            encoder = self._keys.setdefault(topic, KeyEncoder(schemas, topic))
+            try:
+                return encoder.encoded(text)
+            except NoSchema as error:
+                raise OSError(errno.EIO, f"it is unknown whether keys have a schema: {error.reason}") from error
 
     def format_of(self, name: TopicPartition) -> DecodedFormat:
         """Return a new format for a partition."""

@@ -5,6 +5,7 @@ decoded/values, records.ndjson    see `topic_snapshots`
 decoded/range/A..B, last/N        see `topic_ranges`
 decoded/follow[@A]                see `topic_follow`
 decoded/first, latest, by-time/T  see `topic_times`
+decoded/by-key/KEY                see `decoded_by_key`
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from offsetfs.fs.files.by_key import TopicKeys
+from offsetfs.fs.files.decoded import MountSchemas
+from offsetfs.fs.files.decoded_by_key import DecodedKeys, TopicDecodedKeys
 from offsetfs.fs.files.follow import FollowFiles
 from offsetfs.fs.files.growing_file import GrowingFile
 from offsetfs.fs.files.ranges import RangeFiles
@@ -43,6 +47,7 @@ class DecodedFiles:
     ranges: RangeFiles
     follow: FollowFiles
     topic_links: TopicLinks
+    keys: DecodedKeys
 
 
 DecodedOf = Callable[[TopicPartition], Awaitable[DecodedFiles]]
@@ -60,6 +65,8 @@ class DecodedTopics:
         topic_at: Callable[[int], str],
         decoded_of: DecodedOf,
         appends: WritableFile,
+        keys: TopicKeys,
+        schemas: MountSchemas,
     ) -> None:
         """`all_at`, `topic_at`: the partitions, and the name, of the topic with a number."""
         self._appends = appends
@@ -79,11 +86,15 @@ class DecodedTopics:
             files = await decoded_of(name)
             return files.partition, files.topic_links
 
+        async def keys_of(name: TopicPartition) -> DecodedKeys:
+            return (await decoded_of(name)).keys
+
         snapshot, kinds = Kind.TOPIC_DECODED_SNAPSHOT, (Kind.TOPIC_DECODED_RANGES, Kind.TOPIC_DECODED_RANGE)
         self.snapshots = TopicSnapshots(mount, all_at, growing, kind=snapshot, folder=_FOLDER)
         self.ranges = TopicRanges(mount, all_at, ranges, kinds=kinds, folder=_FOLDER)
         self.follow = TopicFollow(mount, partitions, follow, kind=Kind.TOPIC_DECODED_FOLLOW, folder=_FOLDER)
         self.times = TopicTimes(mount, all_at, links, self.ranges, kind=Kind.TOPIC_DECODED_TIMES)
+        self.keys = TopicDecodedKeys(mount, topic_at, keys, keys_of, schemas)
         finds = self.times.first, self.times.latest, self.times.root
         self._links = dict(zip((*_END_LINKS, _BY_TIME), finds, strict=True))
 
@@ -97,6 +108,8 @@ class DecodedTopics:
             return await self.snapshots.lookup(number, name)
         if name in self._links:
             return await self._links[name](number)
+        if name == Kind.TOPIC_DECODED_KEYS.file_name:
+            return await self.keys.attributes(number)
         if name.decode("ascii", "replace") in _RANGES:
             return await self.ranges.directories.entry(number, name.decode())
         return self.follow.lookup(self._topic_at(number), name)

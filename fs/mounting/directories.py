@@ -25,6 +25,7 @@ from offsetfs.fs.files.decoded import (
     MountSchemas,
     PartitionFormats,
 )
+from offsetfs.fs.files.decoded_by_key import DecodedKeys
 from offsetfs.fs.files.follow import FollowFiles
 from offsetfs.fs.files.growing_file import GrowingFile, json_format
 from offsetfs.fs.files.links import DEPTH, EndLinks, OffsetLinks, TimeDirectories
@@ -120,7 +121,9 @@ class PartitionTree:
         links = {kind: OffsetLinks(mount, partition, kind) for kind in DEPTH}
         times = TimeDirectories(mount, partition, links[Kind.TIME_LINK], links[Kind.MINUTE_LINK])
         ends = EndLinks(mount, partition, links[Kind.LINK])
-        self.decoded = decoded = DecodedTree(mount, partition, accumulators, self.records, links, ends, schemas)
+        self.decoded = decoded = DecodedTree(
+            mount, partition, accumulators, self.records, self.keys, links, ends, schemas
+        )
         self.nodes = TreeNodes(
             directories={
                 Kind.BY_TIME: times,
@@ -187,6 +190,7 @@ class DecodedTree:
         partition: MountedPartition,
         accumulators: Accumulators,
         records: RecordFiles,
+        keys: KeyDirectory,
         links: Mapping[Kind, OffsetLinks],
         ends: EndLinks,
         schemas: MountSchemas,
@@ -205,8 +209,10 @@ class DecodedTree:
         self._records = {
             suffix: DecodedRecords(mount, partition, records, kind, formats) for suffix, kind in LINE_KINDS.items()
         }
+        self.keys = DecodedKeys(mount, partition, keys, self._records, schemas)
         self.directories: dict[int, DirectoryNode] = {
             Kind.DECODED: self,
+            Kind.DECODED_BY_KEY: self.keys,
             Kind.DECODED_BY_TIME: times,
             Kind.DECODED_TIME_DIRECTORY: times,
             Kind.DECODED_RANGES: RangeDirectory(mount, partition, Kind.DECODED_RANGES, ranges.find_range),

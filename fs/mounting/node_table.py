@@ -78,6 +78,7 @@ class NodeTable:
                 Kind.TOPIC_DECODED: topics.decoded,
                 Kind.TOPIC_DECODED_RANGES: topics.decoded.ranges.directories,
                 Kind.TOPIC_DECODED_TIMES: topics.decoded.times,
+                Kind.TOPIC_DECODED_KEYS: topics.decoded.keys,
             },
             files={
                 **texts,
@@ -144,7 +145,7 @@ class NodeTable:
         partition = self.partitions.of(name)
         decoded = (await self.directory_of(partition).tree()).decoded
         growing = decoded.values, decoded.json
-        return DecodedFiles(partition, growing, decoded.ranges, decoded.follow, decoded.topic_links)
+        return DecodedFiles(partition, growing, decoded.ranges, decoded.follow, decoded.topic_links, decoded.keys)
 
     def numbered(self, number: int) -> PartitionDirectory:
         """Return the directory of the partition with this number; ESTALE where there never was one."""

@@ -78,7 +78,7 @@ class Kind(IntEnum):
 
     A kind whose value is small exists once in the mount or once in each partition, and needs no number. The comments
     say what the number of the others means. A value is never given to another kind, also after a kind was removed. The
-    next free values: 31, and `_many(46)`.
+    next free value: `_many(47)`.
     """
 
     spec: NodeSpec
@@ -233,6 +233,8 @@ class Kind(IntEnum):
             has_lookup_number=True,
         ),
     )
+    DECODED_BY_KEY = 31, _row("<partition>/decoded/by-key/", is_listed=False)
+    # Also `decoded/by-key/<key>`.
     DECODED_RECORD = _many(32), _row("<partition>/decoded/<offset>", is_listed=False, is_open_long=True)
     DECODED_LINE = _many(33), _row("<partition>/decoded/<offset>.json", is_listed=False, is_open_long=True)
     DECODED_BY_TIME = 27, _row("<partition>/decoded/by-time/")
@@ -255,6 +257,8 @@ class Kind(IntEnum):
         _many(45),
         _row("topics/<topic>/decoded/by-time/<year, month, day or hour>/", "topics/<topic>/decoded/by-time/"),
     )
+    # As TOPIC_KEYS.
+    TOPIC_DECODED_KEYS = _many(46), _row("topics/<topic>/decoded/by-key/", is_listed=False)
     TOPIC_DECODED_RANGES = (
         _many(36),
         _row("topics/<topic>/decoded/range/", "topics/<topic>/decoded/last/", is_listed=False),

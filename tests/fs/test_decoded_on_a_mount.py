@@ -25,6 +25,9 @@ def test_programs_read_decoded_files_of_a_mount(log: Path, mount: Callable[..., 
     assert os.stat(decoded / "values").st_size == len(whole)
     skipped = subprocess.run(["tail", "-c", "+10", decoded / "values"], capture_output=True, check=True)
     assert skipped.stdout == whole[9:]
+    for folder in ("orders-0", "topics/orders"):
+        path = mounted.path / folder / "decoded" / "by-key" / "k.json"
+        assert json.loads(path.read_bytes())["offset"] == 5
     found = subprocess.run(["grep", "-rl", "text", mounted.path / "orders-0"], capture_output=True, check=True)
     assert b"/decoded/" not in found.stdout
     with subprocess.Popen(["tail", "-f", "-n", "0", decoded / "values"], stdout=subprocess.PIPE) as tail:

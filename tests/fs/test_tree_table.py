@@ -228,7 +228,7 @@ def test_kinds_keep_their_numbers() -> None:
     once = (
         "DIRECTORY README CONTROL ERRORS VERSION START NEXT INFO APPEND SEGMENTS BY_TIME GROUPS APPEND_NDJSON "
         "APPEND_RAW RANGES LAST BY_KEY TOPICS STATS METRICS CONFIG FLUSH LOG_LEVEL DECODED DECODED_RANGES DECODED_LAST "
-        "DECODED_BY_TIME SCHEMAS SCHEMA_IDS DECODED_APPEND"
+        "DECODED_BY_TIME SCHEMAS SCHEMA_IDS DECODED_APPEND DECODED_BY_KEY"
     )
     many = (
         "RECORD VALUES SEGMENT LINK TIME_LINK MINUTE_LINK TIME_DIRECTORY GROUP GROUP_LAG GROUP_COMMIT RECORDS "
@@ -239,11 +239,11 @@ def test_kinds_keep_their_numbers() -> None:
     more = (
         "DECODED_RECORD DECODED_LINE DECODED_TIME_DIRECTORY TOPIC_DECODED TOPIC_DECODED_RANGES TOPIC_DECODED_SNAPSHOT "
         "TOPIC_DECODED_RANGE TOPIC_DECODED_FOLLOW SCHEMA_SUBJECT SCHEMA_FILE SCHEMA_LINK "
-        "TOPIC_DECODED_APPEND TOPIC_DECODED_LINK TOPIC_DECODED_TIMES"
+        "TOPIC_DECODED_APPEND TOPIC_DECODED_LINK TOPIC_DECODED_TIMES TOPIC_DECODED_KEYS"
     )
-    assert [Kind[name] for name in once.split()] == list(range(1, 31))
+    assert [Kind[name] for name in once.split()] == list(range(1, 32))
     assert [Kind[name] for name in many.split()] == [kind << 59 for kind in range(1, 32)]
-    assert [Kind[name] for name in more.split()] == [kind << 59 | 1 << 58 for kind in range(14)]
+    assert [Kind[name] for name in more.split()] == [kind << 59 | 1 << 58 for kind in range(15)]
     assert {kind.name for kind in Kind} == {*once.split(), *many.split(), *more.split()}, (
         "add a new kind to the end of a list here"
     )

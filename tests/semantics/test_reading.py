@@ -266,12 +266,12 @@ SCHEMAS = (
 DECODED = [
     Said(
         "`decoded/` of a partition or topic has the names of records: an offset, `first`, `latest`, `by-time/T`, "
-        "`range/`, `last/`, `values`, `records.ndjson`, `follow`.",
-        SCHEMAS + "cd people-0/decoded; cat 0 first latest by-time/-1h range/0.. last/1 values | uniq -c; "
-        "cd ../../topics/people/decoded; cat first latest by-time/-1h range/-1h.. last/1 values | uniq -c; "
+        "`range/`, `last/`, `values`, `records.ndjson`, `follow`, `by-key/KEY`.",
+        SCHEMAS + "cd people-0/decoded; cat 0 first latest by-time/-1h range/0.. last/1 values by-key/hi | uniq -c; "
+        "cd ../../topics/people/decoded; cat first latest by-time/-1h range/-1h.. last/1 values by-key/hi | uniq -c; "
         "cat records.ndjson | jq -c '[.key,.value]'; head -n 1 follow@-1; "
         "cd ../../..; rmdir people-0 _schemas-0",
-        '      7 "hi"\n      6 "hi"\n["hi","hi"]\n"hi"\n',
+        '      8 "hi"\n      7 "hi"\n["hi","hi"]\n"hi"\n',
     ),
     Said(
         "Lines of records have `key_schema` and `value_schema`; what is not decoded has its bytes, and `key_error` or "
