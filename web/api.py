@@ -22,7 +22,7 @@ import trio
 from offsetfs.answers.find import Search
 from offsetfs.answers.report import Report
 from offsetfs.common.threads import in_thread
-from offsetfs.storage import TopicPartition
+from offsetfs.storage import LogDirectories, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition, sentence
 from offsetfs.web import tree_views
 from offsetfs.web.access import Access
@@ -345,9 +345,10 @@ class WebApi:
         from offsetfs.answers.groups import UnknownGroup, groups_report
 
         try:
-            return report_view(groups_report(self._directory, group))
+            report = groups_report(self._directory, group)
         except UnknownGroup:
             raise HttpError(404, f"there is no group {group}: the list of groups has their names") from None
+        return report_view(report) if group is None else group_view(self._directory, report)
 
     def _findings(self) -> Any:
         from offsetfs.answers.doctor.doctor import examine
@@ -568,6 +569,17 @@ def report_view(report: Report) -> dict[str, Any]:
     }
 
 
+def group_view(directory: LogDirectories, report: Report) -> dict[str, Any]:
+    """Return the report of one group, and how far it was behind in the past."""
+    from offsetfs.answers.group_history import lag_history
+
+    commits = next(table.rows for table in report.tables if table.key == "history")
+    past, unseen = lag_history(directory, ((row[0], row[1], row[2]) for row in commits))  # type: ignore[misc]
+    made = report_view(report)
+    lags = [{"time_ms": each.time_ms, "lag": each.lag, "lag_seconds": each.lag_s} for each in past]
+    return {**made, "unseen": [*made["unseen"], *unseen], "past": lags}
+
+
 # --- parameters and answers ------------------------------------------------------------------------------------------
 
 TOPIC = Parameter("topic", "The name of a topic.")
@@ -656,7 +668,9 @@ TOPIC_VIEW = members(
     settings=listed(members(name=TEXT, value=TEXT, origin={"enum": ["topic", "cluster", "default"]})),
 )
 HISTOGRAM = members(
-    bars=listed(members(start_ms=INTEGER, stop_ms=INTEGER, offsets=COUNT)), partitions=COUNT, unseen=listed(TEXT)
+    bars=listed(members(start_ms=INTEGER, stop_ms=INTEGER, offsets=COUNT, size_bytes=COUNT)),
+    partitions=COUNT,
+    unseen=listed(TEXT),
 )
 PARTITION_VIEW = members(
     topic=TEXT,
@@ -669,6 +683,7 @@ PARTITION_VIEW = members(
             end_offset=nullable(COUNT),
             missing_behind=nullable(COUNT),
             size_bytes=COUNT,
+            first_ms=nullable(INTEGER),
             latest_ms=nullable(INTEGER),
             index_entries=nullable(COUNT),
             time_index_entries=nullable(COUNT),

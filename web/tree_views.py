@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from offsetfs.answers.doctor.survey import PartitionSurvey, survey
-from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, Log, LogDirectories, LogView, TopicPartition
+from offsetfs.storage import (
+    INTERNAL_TOPICS,
+    LOG_APPEND_TIME,
+    METADATA_TOPIC,
+    Log,
+    LogDirectories,
+    LogReader,
+    LogView,
+    TopicPartition,
+)
 from offsetfs.storage.directory import LOG_STARTS
 from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.storage.maintenance import dirty_range, kept_files
@@ -155,7 +165,7 @@ def _known(question: Callable[[], Value]) -> Value | None:
 def histogram(
     directory: LogDirectories, names: Sequence[TopicPartition], start_ms: int | None, stop_ms: int | None, bars: int
 ) -> Json:
-    """Return how many offsets lie between times, by look-ups in the time indexes.
+    """Return how many offsets and about how many bytes lie between times, by look-ups in the indexes.
 
     The first record at or after a time bounds a bar, so that records that came late count for the time before them.
     Of a topic with many partitions there are fewer bars; of one with very many, only the first partitions count.
@@ -175,20 +185,22 @@ def histogram(
         return {"bars": [], "partitions": len(logs), "unseen": unseen}
     bars = min(bars, high - low)
     bounds = [low + (high - low) * number // bars for number in range(bars + 1)]
-    counts = [0] * bars
+    counts, sizes = [0] * bars, [0] * bars
     for log in logs:
         try:
             view = LogView(log)
             offsets = [_offset_at(view, bound) for bound in bounds]
+            places = [_bytes_before(log, offset) for offset in offsets]
         except (StorageError, OSError) as error:
             unseen.append(f"{log.partition}: {sentence(error)}")
             continue
         for number in range(bars):
             counts[number] += max(offsets[number + 1] - offsets[number], 0)
+            sizes[number] += max(places[number + 1] - places[number], 0)
     return {
         "bars": [
-            {"start_ms": first, "stop_ms": stop, "offsets": count}
-            for first, stop, count in zip(bounds, bounds[1:], counts, strict=False)
+            {"start_ms": first, "stop_ms": stop, "offsets": count, "size_bytes": size}
+            for (first, stop), count, size in zip(pairwise(bounds), counts, sizes, strict=True)
         ],
         "partitions": len(logs),
         "unseen": unseen,
@@ -214,6 +226,11 @@ def _latest_ms(log: Log) -> int | None:
 def _offset_at(view: LogView, time: int) -> int:
     found = view.find_timestamp(time)
     return view.end_offset() if found is None else found[0]
+
+
+def _bytes_before(log: Log, offset: int) -> int:
+    """Return the bytes before an offset, to an interval of the offset index: differences add up to the log."""
+    return LogReader(log, start=log.log_start_offset, stop=offset).size_bytes() if offset > log.log_start_offset else 0
 
 
 # --- a partition -----------------------------------------------------------------------------------------------------
@@ -261,10 +278,21 @@ def _segment_row(segment: Segment, stop: int) -> Json:
         "end_offset": following,
         "missing_behind": None if following is None else max(stop - following, 0),
         "size_bytes": segment.size,
+        "first_ms": _known(lambda: _first_of(segment)),
         "latest_ms": None if latest is None or latest[0] < 0 else latest[0],
         "index_entries": None if entries is None else entries[0],
         "time_index_entries": None if entries is None else entries[1],
     }
+
+
+def _first_of(segment: Segment) -> int | None:
+    """Return the time of the first record that is left; of LogAppendTime, of its batch."""
+    for _, header in segment.headers():
+        if header.timestamp_type == LOG_APPEND_TIME:
+            return header.max_timestamp
+        # The cleaner stores the time of a deletion in place of the first record's.
+        return None if header.has_delete_horizon or header.base_timestamp < 0 else header.base_timestamp
+    return None
 
 
 def _following(segment: Segment) -> int:

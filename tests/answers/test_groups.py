@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import jsonschema
@@ -11,6 +12,7 @@ import pytest
 from fixtures.logs.broker_directories import BrokerDirectory
 from fixtures.logs.planted_logs import sealed, sealed_records
 
+from offsetfs.answers.group_history import TIMES_MAX, lag_history
 from offsetfs.answers.groups import UnknownGroup, groups_report
 from offsetfs.answers.report import Report
 from offsetfs.cli import run
@@ -102,6 +104,23 @@ def test_the_history_of_a_group_has_its_commits_only(broker: BrokerDirectory) ->
         (BEGIN_MS + 60_000, 40),
         (BEGIN_MS + 50_000, 20),
     ]
+
+
+def test_the_past_of_a_group_is_its_lag_between_its_commits(broker: BrokerDirectory) -> None:
+    broker.topic("__consumer_offsets", [commit(20, 20), commit(30, 50), commit(90, 89)])
+    with closing(
+        LogDirectories.open([str(broker.path)], lambda path: LogDirectory.open(path, read_only=True))
+    ) as opened:
+        history = report_of(broker, "billing").as_json()["tables"]["history"]
+        commits = [(each["time"], each["partition"], each["committed"]) for each in history]
+        past, unseen = lag_history(opened, commits)
+        assert not unseen and len(past) == TIMES_MAX
+        lags = {(each.time_ms - BEGIN_MS) // 1000: (each.lag, each.lag_s) for each in past}
+        assert lags[20] == (1, 0.0) and lags[89] == (0, 0.0)
+        assert lags[49] == (30, 29.0), "twenty were read, and the fiftieth was just written"
+        assert lag_history(opened, []) == ([], [])
+        far, unseen = lag_history(opened, [(BEGIN_MS, "far-0", 1), (BEGIN_MS + 1000, "far-0", 2)])
+        assert unseen[0].startswith("the past of far-0: ") and all(each.lag is None for each in far)
 
 
 def test_a_commit_of_a_topic_that_is_not_here_has_no_lag(broker: BrokerDirectory) -> None:

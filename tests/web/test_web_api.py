@@ -160,6 +160,10 @@ async def test_the_histogram_counts_each_record_once(web: Web) -> None:
         found = await web.ask(f"/api/topics/orders/histogram?bars=10{place}")
         assert sum(each["offsets"] for each in found["bars"]) == (100 if place else 300)
         assert len(found["bars"]) == 10 and not found["unseen"]
+        size = (await web.ask("/api/topics/orders"))["partitions"][1]["size_bytes"]
+        assert sum(each["size_bytes"] for each in found["bars"]) == (
+            size if place else pytest.approx(3 * size, rel=0.01)
+        )
     part = await web.ask(f"/api/topics/orders/histogram?start_ms={TIME}&stop_ms={TIME + 60 * 60_000}&bars=8")
     assert sum(each["offsets"] for each in part["bars"]) == 60
     assert (await web.ask(f"/api/topics/orders/histogram?start_ms={TIME}&stop_ms={TIME}"))["bars"] == []
@@ -171,6 +175,8 @@ async def test_a_partition_has_segments_aborts_and_gaps(web: Web, logs: Path) ->
     assert len(segments) > 1 and segments[0]["base_offset"] == 0
     assert [each["end_offset"] for each in segments[:-1]] == [each["base_offset"] for each in segments[1:]]
     assert segments[-1]["end_offset"] == found["end_offset"] == 93
+    orders = (await web.ask("/api/topics/orders/partitions/1"))["segments"]
+    assert (orders[0]["first_ms"], orders[-1]["latest_ms"]) == (TIME + 60_000, TIME + 298 * 60_000)
     assert found["aborted"] == [{"producer_id": 7, "first_offset": 0, "marker_offset": 2}]
 
 

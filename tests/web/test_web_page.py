@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from fixtures.browser.chromium import Page, opened_page
@@ -13,6 +16,7 @@ from fixtures.logs.hostile_records import SCRIPT
 from selenium.webdriver.common.keys import Keys
 
 import offsetfs
+from offsetfs.cli import run
 
 pytestmark = pytest.mark.interop
 
@@ -110,10 +114,70 @@ def test_a_search_says_what_it_found_and_form_fields_are_its_address(page: Page)
     page.until(lambda: page.found(".state") and "60 found" in page.one(".state").text)
     assert page.driver.current_url.endswith("/records?topic=orders&text=LOST&ignore_case=true")
     assert len(page.found("table.records button")) == 60
+    assert page.script("return document.querySelector('a[href*=parquet]').href").endswith("&format=parquet")
+    page.open("/records?topic=orders&where=nothing")
+    page.until(lambda: "where: " in page.one("[role=status].bad").text and "nothing" in page.text)
+    assert page.one("input[name=where]").get_attribute("value") == "nothing"
+    page.open("/records?topic=orders&where=" + quote("value->>'status' = 'lost'"))
+    page.until(lambda: "60 found" in page.text)
     page.open("/records?topic=orders&regex=(")
     page.until(lambda: "regex: missing )" in page.text)
     page.script("document.getElementById('view').dataset.ready = ''")
     assert any("400" in each for each in page.complaints())
+
+
+def test_what_is_copied_can_be_pasted(page: Page, logs: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    page.open("/records?topic=orders&partition=1&from=7")
+    page.driver.execute_cdp_cmd(
+        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    )
+
+    def copied(label: str, place: str) -> str:
+        button = next(each for each in page.found(f"{place} button") if each.text == label)
+        button.click()
+        page.until(lambda: button.text == "Copied")
+        return str(page.driver.execute_async_script("navigator.clipboard.readText().then(arguments[0])"))
+
+    assert copied("Copy command", ".actions") == f"offsetfs find {logs} orders-1 --from 7"
+    page.one("table.records button").click()
+    page.until(lambda: page.found(".details .tree"))
+    assert copied("Copy path", ".details") == "orders-1/7"
+    record = json.loads(copied("Copy JSON", ".details"))
+    assert (record["partition"], record["offset"]) == (1, 7)
+    words = shlex.split(copied("Copy command", ".details"))
+    assert run(words[1:]) == 0
+    assert json.loads(capfdbinary.readouterr().out)["offset"] == 7
+    page.script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")  # as over http from elsewhere
+    next(each for each in page.found(".details button") if each.text == "Copy path").click()
+    page.until(lambda: page.script("return getSelection().toString()") == "orders-1/7")
+
+
+def test_charts_have_labels_and_their_numbers_as_a_table(page: Page) -> None:
+    page.open("/")
+    page.until(lambda: len(page.found(".spark")) >= 4)
+    labels = page.script(
+        "return [...document.querySelectorAll('.spark')].map((each) => each.getAttribute('aria-label'))"
+    )
+    assert any(each.startswith("Records by time: 600, about 89.0 KiB") for each in labels), labels
+    page.open("/groups/billing")
+    assert [each.get_attribute("aria-label").partition(":")[0] for each in page.found("svg.chart")] == [
+        "Lag in records",
+        "Lag in time",
+    ]
+    assert "at last 50" in page.one("svg.chart").get_attribute("aria-label")
+    page.one(".as-table summary").click()
+    page.until(lambda: len(page.found(".as-table tbody tr")) == 60)
+    assert page.found(".as-table tbody tr")[-1].text.split()[2] == "50"
+    for path, label in (
+        ("SELECT value->>'status', count(*) AS records FROM orders GROUP BY 1 ORDER BY 1", "2 bars, at most 540"),
+        ("SELECT date_trunc('hour', \"timestamp\") AS hour, count(*) FROM orders GROUP BY 1 ORDER BY 1", "count_star"),
+        ("SELECT 'one', 2", None),
+    ):
+        page.open("/sql?statement=" + quote(path))
+        charts = page.found("svg.chart")
+        assert label in charts[0].get_attribute("aria-label") if label else not charts, path
+    page.open("/topics/orders/0")
+    assert "2026-11-18 11:06:40" in page.one(".chart a[aria-label^='Segment']").get_attribute("aria-label")
 
 
 def test_following_shows_records_as_they_come(page: Page, logs: Path) -> None:

@@ -1,6 +1,7 @@
 // The router: each view has an address of its own, and ends what it asked when another one is shown.
 import { Refused } from "/static/api.js";
 import { el, shown } from "/static/dom.js";
+import { ZONE } from "/static/format.js";
 import { overview } from "/static/overview.js";
 import { partition } from "/static/partition.js";
 import { records } from "/static/records.js";
@@ -94,5 +95,6 @@ document.addEventListener("keydown", (event) => {
     field.focus();
   }
 });
+document.getElementById("zone").textContent = `times in ${ZONE}`;
 addEventListener("popstate", render);
 render();

@@ -1,5 +1,5 @@
 // Pictures in SVG, to scale. What can be clicked is a link with a label.
-import { svg } from "/static/dom.js";
+import { el, plain, svg } from "/static/dom.js";
 import { bytes, count, local, utc } from "/static/format.js";
 
 const WIDTH = 960;
@@ -12,8 +12,8 @@ export function timeChart(bars, linkOf, zoom) {
   const brush = svg("rect", { class: "brush", y: 0, height, width: 0 });
   const chart = svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${height + 18}`, role: "group", "aria-label": "Records by time" },
     bars.map((bar, number) => {
-      const size = bar.offsets ? Math.max((bar.offsets / top) * (height - 10), 1) : 0;
-      const label = `${count(bar.offsets)} records from ${local(bar.start_ms)} to ${local(bar.stop_ms)}`;
+      const size = bar.offsets ? Math.max((bar.offsets / top) * (height - 20), 1) : 0;
+      const label = `${count(bar.offsets)} records, about ${bytes(bar.size_bytes)}, from ${local(bar.start_ms)} to ${local(bar.stop_ms)}`;
       return svg("a", { href: linkOf(bar), "aria-label": label },
         svg("title", {}, label),
         svg("rect", { class: "hit", x: number * step, y: 0, width: step, height }),
@@ -51,6 +51,85 @@ export function timeChart(bars, linkOf, zoom) {
   return chart;
 }
 
+// The numbers of a chart, for those who do not see it. rows: arrays of what cells show.
+export function asTable(headings, rows) {
+  const body = el("tbody");
+  const box = el("details", { class: "as-table", ontoggle: () => {
+    if (box.open && !body.firstChild) body.append(...rows.map((row) => el("tr", {}, row.map((cell) => el("td", {}, cell)))));
+  } }, el("summary", {}, "As a table"), el("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Numbers of the chart" },
+    el("table", {}, el("thead", {}, el("tr", {}, headings.map((each) => el("th", { scope: "col" }, each)))), body)));
+  return box;
+}
+
+// Bars without axes, for a cell of a table.
+export function sparkline(bars) {
+  const [width, height] = [120, 22];
+  const top = Math.max(...bars.map((bar) => bar.offsets), 1);
+  const step = Math.min(width / bars.length, 5);
+  const sum = (name) => bars.reduce((total, bar) => total + bar[name], 0);
+  const label = `Records by time: ${count(sum("offsets"))}, about ${bytes(sum("size_bytes"))}, from ${local(bars[0].start_ms)} to ` +
+    `${local(bars.at(-1).stop_ms)}; at most ${count(top)} in one of ${bars.length} parts`;
+  return svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, svg("title", {}, label),
+    bars.map((bar, number) => {
+      const size = bar.offsets ? Math.max((bar.offsets / top) * (height - 2), 1) : 0;
+      return svg("rect", { class: "bar", x: number * step, y: height - size, width: Math.max(step - 1, 0.5), height: size });
+    }),
+    svg("line", { class: "base", x1: 0, x2: width, y1: height - 0.5, y2: height - 0.5 }));
+}
+
+const TICKS = 4;
+
+// Values at places on an axis, as a line with gaps where a value is null. points: {x, y}; shownX, shownY: to texts.
+export function lineChart(label, points, shownX, shownY) {
+  const [height, left, right, top, below] = [170, 8, 8, 14, 18];
+  const known = points.filter((point) => point.y !== null);
+  if (!known.length) return el("p", { class: "muted" }, `${label}: not known.`);
+  const [firstX, lastX] = [points[0].x, points.at(-1).x];
+  const low = Math.min(0, ...known.map((point) => point.y));
+  const high = Math.max(...known.map((point) => point.y), low + 1e-9);
+  const x = (value) => left + (lastX === firstX ? 0.5 : (value - firstX) / (lastX - firstX)) * (WIDTH - left - right);
+  const y = (value) => top + (1 - (value - low) / (high - low || 1)) * (height - top);
+  const runs = [[]];
+  for (const point of points) {
+    if (point.y === null) runs.push([]);
+    else runs.at(-1).push(point);
+  }
+  const step = (WIDTH - left - right) / points.length;
+  return svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${height + below}`, role: "img", "aria-label":
+    `${label}: from ${shownX(firstX)} to ${shownX(lastX)}, at most ${shownY(high)}, at last ${points.at(-1).y === null ? "?" : shownY(points.at(-1).y)}` },
+    [...Array(TICKS).keys()].slice(1).map((number) => svg("line", { class: "grid", x1: 0, x2: WIDTH,
+      y1: y(low + ((high - low) * number) / TICKS), y2: y(low + ((high - low) * number) / TICKS) })),
+    runs.filter((run) => run.length).map((run) => [
+      svg("polygon", { class: "area", points: [`${x(run[0].x)},${y(low)}`, ...run.map((each) => `${x(each.x)},${y(each.y)}`), `${x(run.at(-1).x)},${y(low)}`].join(" ") }),
+      run.length > 1 ? svg("polyline", { class: "line", points: run.map((each) => `${x(each.x)},${y(each.y)}`).join(" ") })
+        : svg("circle", { class: "bar", cx: x(run[0].x), cy: y(run[0].y), r: 3 })]),
+    points.map((point) => svg("rect", { class: "hit", x: x(point.x) - step / 2, y: 0, width: step, height },
+      svg("title", {}, `${shownX(point.x)}: ${point.y === null ? "?" : shownY(point.y)}`))),
+    svg("text", { x: 2, y: 11 }, shownY(high)),
+    svg("text", { x: 2, y: height + 14 }, shownX(firstX)),
+    svg("text", { x: WIDTH - 2, y: height + 14, "text-anchor": "end" }, shownX(lastX)));
+}
+
+// A bar for each of some names. rows: {name, value}
+export function barChart(label, rows) {
+  const [line, labels] = [22, 260];
+  const values = rows.map((row) => row.value ?? 0);
+  const low = Math.min(0, ...values);
+  const high = Math.max(0, ...values);
+  const x = (value) => labels + ((value - low) / (high - low || 1)) * (WIDTH - labels - 110);
+  return svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${rows.length * line + 6}`, role: "img",
+    "aria-label": `${label}: ${rows.length} bars, at most ${count(high)}` },
+    rows.map((row, number) => {
+      const [whole, value] = [plain(row.name.slice(0, 200)), row.value ?? 0];
+      const name = whole.length > 40 ? `${whole.slice(0, 39)}…` : whole;
+      const shown = row.value === null ? "null" : count(row.value);
+      return svg("g", {}, svg("title", {}, `${whole}: ${shown}`),
+        svg("text", { x: labels - 8, y: number * line + 18, "text-anchor": "end" }, name),
+        svg("rect", { class: "bar", x: Math.min(x(value), x(0)), y: number * line + 6, width: Math.max(Math.abs(x(value) - x(0)), 1), height: line - 6 }),
+        svg("text", { x: Math.max(x(value), x(0)) + 6, y: number * line + 18 }, shown));
+    }));
+}
+
 // The segments of a partition over its offsets; the height is that of their bytes.
 export function segmentMap(found, linkOf) {
   const [height, below] = [120, 34];
@@ -69,7 +148,8 @@ export function segmentMap(found, linkOf) {
       const reached = each.end_offset ?? stop;
       const size = Math.max((each.size_bytes / largest) * (height - 14), 2);
       const density = each.index_entries ? `, an index entry each ${bytes(Math.round(each.size_bytes / each.index_entries))}` : "";
-      const label = `offsets ${each.base_offset} to ${reached - 1}, ${bytes(each.size_bytes)}${density}`;
+      const times = each.first_ms === null && each.latest_ms === null ? "" : `, ${local(each.first_ms)} to ${local(each.latest_ms)}`;
+      const label = `offsets ${each.base_offset} to ${reached - 1}, ${bytes(each.size_bytes)}${times}${density}`;
       return [
         svg("a", { href: linkOf(each.base_offset), "aria-label": `Segment: ${label}` }, svg("title", {}, label),
           svg("rect", { class: "hit", x: x(each.base_offset), y: 0, width: Math.max(x(reached) - x(each.base_offset), 2), height }),

@@ -41,14 +41,19 @@ export function shown(text) {
   return parts;
 }
 
+// The same as one text, for what holds no elements.
+export function plain(text) {
+  return shown(text).map((part) => part.textContent ?? part).join("");
+}
+
 // A button that copies a text; where the browser does not let a page copy, the text is shown, selected.
 export function copyButton(label, textOf) {
-  const button = el("button", { type: "button", onclick: async () => {
+  const reset = () => { button.textContent = label; };
+  const button = el("button", { type: "button", onblur: reset, onpointerleave: reset, onclick: async () => {
     const text = await textOf();
     try {
       await navigator.clipboard.writeText(text);
       button.textContent = "Copied";
-      setTimeout(() => { button.textContent = label; }, 1500);
     } catch {
       const box = el("pre", { tabindex: 0 }, text);
       button.parentNode.after(box);

@@ -2,9 +2,8 @@
 import { el } from "/static/dom.js";
 
 const NUMBER = new Intl.NumberFormat("en");
-const LOCAL = new Intl.DateTimeFormat(undefined, {
-  year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit",
-  fractionalSecondDigits: 3, hourCycle: "h23", timeZoneName: "short",
+const LOCAL = new Intl.DateTimeFormat("sv", {  // the form of ISO 8601
+  year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
 });
 const TIME_MAX = 8.64e15;
 
@@ -43,8 +42,11 @@ export function time(ms) {
   return el("time", { datetime: utc(ms), title: utc(ms) }, local(ms));
 }
 
+export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
 export function local(ms) {
-  return ms === null || ms < 0 || ms > TIME_MAX ? "?" : LOCAL.format(new Date(ms));
+  if (ms === null || ms < 0 || ms > TIME_MAX) return "?";
+  return LOCAL.format(new Date(ms)) + (ms % 1000 ? `.${String(ms % 1000).padStart(3, "0")}` : "");
 }
 
 export function measured(value, kind) {

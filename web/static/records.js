@@ -163,7 +163,7 @@ class RecordTable {
   row(record) {
     const place = `${record.topic}-${record.partition}/${record.offset}`;
     let below = null;
-    const button = el("button", { type: "button", "aria-expanded": "false", onclick: () => {
+    const button = el("button", { type: "button", class: "place", "aria-expanded": "false", onclick: () => {
       const isOpen = below === null;
       button.setAttribute("aria-expanded", String(isOpen));
       if (isOpen) {

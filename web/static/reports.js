@@ -1,7 +1,8 @@
 // Reports of the commands groups and doctor: facts, tables, findings.
 import { ask, path } from "/static/api.js";
+import { asTable, lineChart } from "/static/charts.js";
 import { el, facts, shown, table } from "/static/dom.js";
-import { measured } from "/static/format.js";
+import { count, local, measured, seconds, time } from "/static/format.js";
 
 function tables(report, cells = {}) {
   return Object.entries(report.tables).map(([key, rows]) => [
@@ -43,9 +44,27 @@ export async function groups({ signal }) {
   return ["Consumer groups", [factsOf(report), tables(report, cells), findingsOf(report), rest(report)]];
 }
 
+const partitionLink = { partition: (row) => {
+  const at = row.partition.lastIndexOf("-");
+  return el("a", { href: path("topics", row.partition.slice(0, at), row.partition.slice(at + 1)) }, shown(row.partition));
+} };
+
+// How far a group was behind between its commits.
+function past(points) {
+  if (points.length < 2) return [];
+  return [
+    el("h2", {}, "Lag, in records"),
+    lineChart("Lag in records", points.map((each) => ({ x: each.time_ms, y: each.lag })), local, count),
+    el("h2", {}, "Lag, in time"),
+    lineChart("Lag in time", points.map((each) => ({ x: each.time_ms, y: each.lag_seconds })), local, seconds),
+    el("p", { class: "muted" }, "From the commits that compaction has left, and the time indexes of the topics."),
+    asTable(["Time", "Records behind", "Behind"], points.map((each) => [time(each.time_ms), count(each.lag), seconds(each.lag_seconds)])),
+  ];
+}
+
 export async function group({ values: [name], signal }) {
   const report = await ask(`/api${path("groups", name)}`, signal);
-  return [name, [el("p", {}, el("a", { href: "/groups" }, "All groups")), factsOf(report), findingsOf(report), tables(report), rest(report)]];
+  return [name, [el("p", {}, el("a", { href: "/groups" }, "All groups")), factsOf(report), findingsOf(report), past(report.past), tables(report, partitionLink), rest(report)]];
 }
 
 export async function findings({ signal }) {

@@ -1,5 +1,5 @@
 import { ask, path, query } from "/static/api.js";
-import { timeChart } from "/static/charts.js";
+import { asTable, timeChart } from "/static/charts.js";
 import { el, facts, shown, table } from "/static/dom.js";
 import { bytes, count, time } from "/static/format.js";
 
@@ -15,6 +15,7 @@ export async function byTime({ topic, partition, parameters, signal, go }) {
     timeChart(found.bars, linkOf, (start_ms, stop_ms) => go(location.pathname + query({ start_ms, stop_ms }))),
     el("p", { class: "muted" }, "A bar leads to its records; drag over some to zoom. ",
       limits.start_ms ? el("a", { href: location.pathname }, "Whole time") : null),
+    asTable(["From", "Records", "Bytes, about"], found.bars.map((bar) => [time(bar.start_ms), count(bar.offsets), bytes(bar.size_bytes)])),
     notes,
   ];
 }
