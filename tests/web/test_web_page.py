@@ -14,6 +14,7 @@ from fixtures.browser.web_logs import write_web_logs
 from fixtures.browser.web_process import web_process
 from fixtures.logs.hostile_records import SCRIPT
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
 
 import offsetfs
 from offsetfs.cli import run
@@ -152,6 +153,10 @@ def test_what_is_copied_can_be_pasted(page: Page, logs: Path, capfdbinary: pytes
     page.until(lambda: page.script("return getSelection().toString()") == "orders-1/7")
 
 
+def label_of(chart: WebElement) -> str:
+    return str(chart.get_attribute("aria-label"))
+
+
 def test_charts_have_labels_and_their_numbers_as_a_table(page: Page) -> None:
     page.open("/")
     page.until(lambda: len(page.found(".spark")) >= 4)
@@ -160,11 +165,11 @@ def test_charts_have_labels_and_their_numbers_as_a_table(page: Page) -> None:
     )
     assert any(each.startswith("Records by time: 600, about 89.0 KiB") for each in labels), labels
     page.open("/groups/billing")
-    assert [each.get_attribute("aria-label").partition(":")[0] for each in page.found("svg.chart")] == [
+    assert [label_of(each).partition(":")[0] for each in page.found("svg.chart")] == [
         "Lag in records",
         "Lag in time",
     ]
-    assert "at last 50" in page.one("svg.chart").get_attribute("aria-label")
+    assert "at last 50" in label_of(page.one("svg.chart"))
     page.one(".as-table summary").click()
     page.until(lambda: len(page.found(".as-table tbody tr")) == 60)
     assert page.found(".as-table tbody tr")[-1].text.split()[2] == "50"
@@ -175,9 +180,9 @@ def test_charts_have_labels_and_their_numbers_as_a_table(page: Page) -> None:
     ):
         page.open("/sql?statement=" + quote(path))
         charts = page.found("svg.chart")
-        assert label in charts[0].get_attribute("aria-label") if label else not charts, path
+        assert label in label_of(charts[0]) if label else not charts, path
     page.open("/topics/orders/0")
-    assert "2026-11-18 11:06:40" in page.one(".chart a[aria-label^='Segment']").get_attribute("aria-label")
+    assert "2026-11-18 11:06:40" in label_of(page.one(".chart a[aria-label^='Segment']"))
 
 
 def test_following_shows_records_as_they_come(page: Page, logs: Path) -> None:
