@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from offsetfs.answers.find import FindBounds
@@ -24,11 +25,15 @@ _TOGETHER_MAX = 10_000
 
 
 class WhereCondition:
-    """A condition in SQL, of the records of a topic. Its methods raise `SqlError` for a wrong one."""
+    """A condition in SQL, of the records of topics. Its methods raise `SqlError` for a wrong one."""
 
-    def __init__(self, session: SqlSession, text: str) -> None:
+    def __init__(self, session: SqlSession, text: str, topics: Iterable[str]) -> None:
+        """`SqlError` if it cannot be asked of one of the topics, so that a search prints nothing before that."""
+        if not text.strip():
+            raise SqlError("the condition is empty; give one, such as 'amount > 100'")
         self._session = session
         self._text = text
+        self._sources = {topic: self._source(topic) for topic in topics}
 
     def check(self, topic: str) -> None:
         """Raise `SqlError` if the condition cannot be asked of a topic; no record is read."""
@@ -42,22 +47,26 @@ class WhereCondition:
         With `newest` only the last so many of each partition, in memory for no more than these, the last group first.
         """
         if newest is None:
-            yield from self._groups(topic, partitions, bounds, "")
+            yield from self._groups(topic, partitions, bounds)
             return
         for partition in partitions:
-            yield from self._groups(topic, [partition], bounds, f' ORDER BY "offset" DESC LIMIT {newest}')
+            yield from self._groups(topic, [partition], bounds, newest)
 
     def count(self, topic: str, partitions: Sequence[TopicPartition], bounds: FindBounds) -> int:
         """Return the number of records that meet the condition."""
-        found = f"SELECT * FROM {self._source(topic)} WHERE ({self._text}\n)"
-        tests = " AND ".join(_bounds(partitions, bounds))
+        source = self._sources[topic]
+        found = f"SELECT * FROM {source.table} WHERE ({self._text}\n)"
+        tests = " AND ".join(_bounds(source, partitions, bounds))
         return sum(int(str(row[0])) for row in self._session.run(f"SELECT count(*) FROM ({found}) WHERE {tests}").rows)
 
     def _groups(
-        self, topic: str, partitions: Sequence[TopicPartition], bounds: FindBounds, order: str
+        self, topic: str, partitions: Sequence[TopicPartition], bounds: FindBounds, newest: int | None = None
     ) -> Iterator[tuple[TopicPartition, list[int]]]:
-        tests = " AND ".join((f"({self._text}\n)", *_bounds(partitions, bounds)))
-        statement = f'SELECT "partition", "offset" FROM {self._source(topic)} WHERE {tests}{order}'
+        source = self._sources[topic]
+        tests = " AND ".join((f"({self._text}\n)", *_bounds(source, partitions, bounds)))
+        limit = "" if newest is None else f" ORDER BY {source.column('offset')} DESC LIMIT {newest}"
+        columns = f"{source.column('partition')}, {source.column('offset')}"
+        statement = f"SELECT {columns} FROM {source.table} WHERE {tests}{limit}"
         rows = self._session.run(statement).rows
         # A condition with brackets of its own, such as `true) OR (true`, can evade the tests behind it.
         numbers = {partition.partition for partition in partitions}
@@ -68,41 +77,59 @@ class WhereCondition:
             for offsets in _near(int(str(offset)) for _, offset in of_partition):
                 yield name, sorted(offsets)
 
-    def _source(self, topic: str) -> str:
-        """Return what the condition is asked of: the decoded values, or the records of the topic."""
+    def _source(self, topic: str) -> _Source:
+        """Return what the condition is asked of: the decoded values, or the records of the topic. `SqlError`."""
         session = self._session
-        table = session.table_of(topic)
+        records = _Source(session.table_of(topic))
         decoded = session.decoded_table_of(topic)
         if decoded is None:
-            return table
-        fields = {str(row[0]) for row in session.run(f"DESCRIBE {decoded}").rows}
-        own = ", ".join(f"{quoted('_' + name)} AS {quoted(name)}" for name in _OWN if name not in fields)
-        # A field of one of the names hides the column that the statement itself needs: then the topic is asked.
-        if {"partition", "offset", "timestamp"} & fields:
-            return table
-        of_fields = f"(SELECT *, {own} FROM {decoded})"
+            self._check(topic, records)
+            return records
+        fields = {str(row[0]).lower() for row in session.run(f"DESCRIBE {decoded}").rows}  # names have no case in SQL
+        own = "".join(f", {quoted('_' + name)} AS {quoted(name)}" for name in _OWN if name not in fields)
+        values = _Source(f"(SELECT *{own} FROM {decoded})", "_")
         try:
-            session.run(f"DESCRIBE SELECT 1 FROM {of_fields} WHERE ({self._text}\n)")
+            self._check(topic, values)
         except SqlError as error:
             try:
-                session.run(f"DESCRIBE SELECT 1 FROM {table} WHERE ({self._text}\n)")
+                self._check(topic, records)
             except SqlError:
                 raise error from None
-            return table
-        return of_fields
+            return records
+        return values
+
+    def _check(self, topic: str, source: _Source) -> None:
+        """`SqlError` with the topic if the condition cannot be asked of a source."""
+        try:
+            self._session.run(f"DESCRIBE SELECT 1 FROM {source.table} WHERE ({self._text}\n)")
+        except SqlError as error:
+            raise SqlError(f"{topic}: {error}") from error
 
 
-def _bounds(partitions: Sequence[TopicPartition], bounds: FindBounds) -> Sequence[str]:
-    tests = [f'"partition" IN ({", ".join(str(partition.partition) for partition in partitions)})']
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A table, or a statement in brackets, and what stands before the names of the columns that a record has itself."""
+
+    table: str
+    prefix: str = ""
+
+    def column(self, name: str) -> str:
+        """Return a column of records. Fields of values never have the name: they may have that without the prefix."""
+        return quoted(self.prefix + name)
+
+
+def _bounds(source: _Source, partitions: Sequence[TopicPartition], bounds: FindBounds) -> Sequence[str]:
+    numbers = ", ".join(str(partition.partition) for partition in partitions)
+    tests = [f"{source.column('partition')} IN ({numbers})"]
     for column, operator, value in (
-        ('"offset"', ">=", bounds.start),
-        ('"offset"', "<", bounds.stop),
-        ('"timestamp"', ">=", bounds.start_ms),
-        ('"timestamp"', "<", bounds.stop_ms),
+        ("offset", ">=", bounds.start),
+        ("offset", "<", bounds.stop),
+        ("timestamp", ">=", bounds.start_ms),
+        ("timestamp", "<", bounds.stop_ms),
     ):
         if value is not None:
-            shown = str(value) if column == '"offset"' else f"make_timestamptz({value * 1000})"
-            tests.append(f"{column} {operator} {shown}")
+            shown = str(value) if column == "offset" else f"make_timestamptz({value * 1000})"
+            tests.append(f"{source.column(column)} {operator} {shown}")
     return tests
 
 

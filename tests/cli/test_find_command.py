@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fixtures.logs.decoded_orders import write_orders
+from fixtures.logs.decoded_orders import encoded, write, write_orders
+from fixtures.logs.schema_records import schema_record, write_schemas
 
 import offsetfs
 from offsetfs.cli import exit_codes, run
@@ -268,6 +269,43 @@ def test_conditions_and_lines_have_decoded_values(find: Found, tmp_path: Path) -
     # A column that only the topic has: then the condition is asked of that.
     assert find("orders", "--where", "value_text = 'plain'", "--paths", directory=decoded)[1] == "orders-0/3\n"
     assert "`--decoded` prints values by their schemas, with `--mask` without" in PAGE
+
+
+def test_fields_that_have_names_of_columns_hide_none_of_the_others(find: Found, tmp_path: Path) -> None:
+    fields = [("Timestamp", {"type": "long", "logicalType": "timestamp-millis"}), ("offset", "long"),
+        ("partition", "string"), ("_offset", "long"), ("amount", "double")]  # fmt: skip
+    event = {"type": "record", "name": "Event", "fields": [{"name": name, "type": type_} for name, type_ in fields]}
+    events = tmp_path / "events"
+    events.mkdir()
+    write_schemas(events, [schema_record("events-value", 1, 1, json.dumps(event))])
+    write(events, *(
+        encoded(1, event, {"Timestamp": n, "offset": 90 - n, "partition": f"p{n % 2}", "_offset": 7, "amount": n * 1.5})
+        for n in range(9)
+    ), partition="events-0")  # fmt: skip
+
+    def found(condition: str, *words: str) -> str:
+        code, out, err = find("events", "--where", condition, *words, directory=events)
+        assert (code, err) == (0, "")
+        return out
+
+    assert found("amount > 6 AND partition = 'p1'", "--paths") == "events-0/5\nevents-0/7\n"
+    assert found("amount > 6 AND key = 'k'", "--last", "1", "--paths") == "events-0/8\n"
+    assert found("\"offset\" > 87 AND timestamp < '1970-01-02T00:00:00Z'", "--count") == "3\n"
+    assert found("_offset = 4", "--paths") == "events-0/4\n"
+    assert found("amount >= 0", "--from", "2026-11-21", "--to", "2026-11-22", "--count") == "9\n"
+    assert find("events", "--where", "amount > 0", "--to", "2026-11-21", "--count", directory=events)[1] == "0\n"
+
+
+def test_a_condition_that_one_topic_cannot_be_asked_names_the_topic_first(find: Found, tmp_path: Path) -> None:
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    write_orders(mixed)
+    write(mixed, b"plain", partition="texts-0")
+    for words in ("--paths",), ("--count",), ("--decoded", "--last", "1"):
+        code, out, err = find("orders", "texts", "--where", "id = 1", *words, directory=mixed)
+        assert (code, out) == (exit_codes.WRONG_CALL, "")
+        assert err.startswith("offsetfs find: --where: texts: ") and err.count("\n") == 1
+    assert "the condition is empty; give one" in find("orders", "--where", " ")[2]
 
 
 def test_masked_fields_are_neither_printed_nor_found(find: Found, tmp_path: Path) -> None:
