@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +16,7 @@ from offsetfs.cli.exit_codes import DONE, INTERRUPTED, WRONG_CALL, Failure
 from offsetfs.cli.spark import arguments as spark_arguments
 from offsetfs.cli.spark import session as spark_session
 from offsetfs.cli.terminal.findings import found
+from offsetfs.cli.terminal.output_files import write_pieces
 from offsetfs.common.formatting import duration, size
 from offsetfs.storage.errors import counted
 
@@ -63,7 +63,7 @@ def stats(
     if plot is not None:
         from offsetfs.cli.spark.plot import svg
 
-        Path(plot).write_text(svg(rows, f"{source}: {_in_all(rows)}"), encoding="utf-8")
+        write_pieces(plot, [svg(rows, f"{source}: {_in_all(rows)}").encode()])
     if as_json:
         click.echo(json.dumps({"records": result.records, "partitions": rows}))
     else:

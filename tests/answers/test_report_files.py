@@ -73,3 +73,19 @@ def test_a_full_device_is_a_system_error(tmp_path: Path, capsys: pytest.CaptureF
     broker.topic("orders")
     assert run(["doctor", os.fspath(broker.path), "--html", "/dev/full"]) == 2
     assert "No space left on device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--html", "--metrics"])
+def test_a_report_replaces_no_file_of_a_log(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = BrokerDirectory(tmp_path)
+    segment = next(broker.topic("orders").glob("*.log"))
+    content = segment.read_bytes()
+    link = tmp_path / "report"
+    link.symlink_to(segment)
+    monkeypatch.chdir(broker.path)
+    for file in segment, link, Path("report.html"), segment.with_name("report"), segment.parent / "a" / "b":
+        assert run(["doctor", ".", option, os.fspath(file)]) == 1
+        assert "holds logs, which would be changed; give a file elsewhere" in capsys.readouterr().err, file
+    assert segment.read_bytes() == content and not Path("report.html").exists()
