@@ -5,6 +5,7 @@ An index of a live broker, or after a crash, ends in zeros. Entries rise, so the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 
 from offsetfs.storage import files
@@ -59,9 +60,38 @@ def end_of(path: str, base: int, size: int, indexed: tuple[int, int] | None) -> 
     recorded = files.recorded_end_offset(log_path, size)
     if recorded is not None:
         return recorded
-    position = indexed[1] if indexed is not None and 0 <= indexed[1] < size else 0
-    if size - position > TAIL_BYTES_MAX:
-        return None
     with files.open_file(log_path) as log:
-        last = last_whole_batch(log.read(position, size - position))
-    return base if last is None else last.next_offset
+        for position in _starts(path, base, size, indexed):
+            if size - position > TAIL_BYTES_MAX:
+                return None
+            last = last_whole_batch(log.read(position, size - position))
+            if last is not None:
+                return last.next_offset
+    return base
+
+
+def _starts(path: str, base: int, size: int, indexed: tuple[int, int] | None) -> Iterator[int]:
+    """Yield positions from which headers are read: of the last index entry; if its batch is cut, of earlier ones."""
+    if indexed is not None and 0 < indexed[1] < size:
+        yield indexed[1]
+        last = indexed
+        while (before := _entry_before(f"{path}/{base:020}.index", last)) is not None and 0 < before[1] < last[1]:
+            yield before[1]
+            last = before
+    yield 0
+
+
+def _entry_before(path: str, last: tuple[int, int]) -> tuple[int, int] | None:
+    """Return the entry of an offset index before another one; None if there is none. OSError."""
+    file, size = files.open_with_size(path)
+    before: tuple[int, int] | None = None
+    with file:
+        low, high = 0, size // OFFSET_ENTRY.size
+        while low < high:
+            middle = (low + high) // 2
+            data = file.read(middle * OFFSET_ENTRY.size, OFFSET_ENTRY.size)
+            if any(data) and len(data) == OFFSET_ENTRY.size and (entry := OFFSET_ENTRY.unpack(data)) < last:
+                low, before = middle + 1, (entry[0], entry[1])
+            else:
+                high = middle
+    return before

@@ -218,6 +218,18 @@ def test_records_that_were_lost_at_the_end_are_damage(broker: BrokerDirectory) -
     assert "the log ends at 1" in finding.evidence and "2 records" in finding.consequence
 
 
+@pytest.mark.damages
+@pytest.mark.parametrize("whole", [7, 2, 0])
+def test_the_end_is_that_of_the_last_whole_batch_though_an_index_has_cut_ones(
+    broker: BrokerDirectory, whole: int
+) -> None:
+    path = broker.topic("orders", [sealed(b"v" * 5000, NOW_MS - 1000)] * 8)
+    log = path / "00000000000000000000.log"
+    os.truncate(log, log.stat().st_size // 8 * (whole + 1) - 10)
+    (finding, *_) = [each for each in broker.report().findings if each.kind == "lost-end"]
+    assert f"the log ends at {whole}" in finding.evidence and f"{8 - whole} record" in finding.consequence
+
+
 def test_timestamps_in_the_future_stop_retention(broker: BrokerDirectory) -> None:
     broker.topic("orders", [sealed(b"v", NOW_MS + 10 * 86_400_000)])
     finding = broker.only_finding("future-timestamp")
