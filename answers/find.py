@@ -157,6 +157,7 @@ class Search:
         """Return the number of records that are found."""
         if self.where is not None and not self.conditions:
             self.found = sum(self.where.count(topic, names, self.bounds) for topic, names in self._topics().items())
+            self.notes += self.where.notes()
             return self.found
         for found in self._run(None, None):
             self.found += found.number
@@ -192,6 +193,7 @@ class Search:
         if self.where is not None:  # its threads are those of DuckDB
             for piece in self._wanted(self._pieces_at(self.where, limit)):
                 yield from self._searched(piece, lines_of, limit)
+            self.notes += self.where.notes()
             return
         pieces = self._pieces(limit)
         total = sum(piece.size_bytes for piece in pieces)

@@ -35,9 +35,9 @@ class WhereCondition:
         self._text = text
         self._sources = {topic: self._source(topic) for topic in topics}
 
-    def check(self, topic: str) -> None:
-        """Raise `SqlError` if the condition cannot be asked of a topic; no record is read."""
-        self._session.run(f"DESCRIBE SELECT 1 FROM {self._source(topic)} WHERE ({self._text}\n)")
+    def notes(self) -> list[str]:
+        """Return what was not looked at: records that are only in remote storage."""
+        return [f"{name}: {note}" for name, note in self._session.notes.items()]
 
     def offsets(
         self, topic: str, partitions: Sequence[TopicPartition], bounds: FindBounds, newest: int | None = None

@@ -23,7 +23,7 @@ from offsetfs.answers.find import Search
 from offsetfs.answers.report import Report
 from offsetfs.common.threads import in_thread
 from offsetfs.storage import LogDirectories, TopicPartition
-from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition, sentence
+from offsetfs.storage.errors import InvalidName, OffsetOutOfRange, StorageError, UnknownPartition, sentence
 from offsetfs.web import tree_views
 from offsetfs.web.access import Access
 from offsetfs.web.find_command import find_command
@@ -525,7 +525,7 @@ def _asked_of_logs(work: Callable[[], Result]) -> Result:
     """Return what `work` returns, with its errors as `HttpError`."""
     try:
         return work()
-    except (UnknownPartition, OffsetOutOfRange) as error:
+    except (InvalidName, UnknownPartition, OffsetOutOfRange) as error:
         raise HttpError(404, sentence(error)) from error
     except (StorageError, OSError) as error:
         raise HttpError(500, sentence(error)) from error

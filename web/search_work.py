@@ -43,11 +43,10 @@ def searching(records: RecordsOf, texts: SearchTexts, started: Started) -> Itera
         from offsetfs.tables.sql.session import SqlError
 
         started(session.interrupt)
-        search.where = WhereCondition(session, texts.where)
         session.show_progress(lambda done, total: search.on_progress(done, total))
         try:
-            for topic in sorted({partition.topic for partition in search.partitions}):
-                search.where.check(topic)
+            topics = dict.fromkeys(partition.topic for partition in search.partitions)
+            search.where = WhereCondition(session, texts.where, topics)
             yield search
         except SqlError as error:
             raise HttpError(400, f"where: {str(error).partition(chr(10))[0]}") from error

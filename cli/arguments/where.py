@@ -60,7 +60,6 @@ def searching_where(search: Search, condition: str, isolation: str, schemas: Sch
         with session:
             search.where = WhereCondition(session, condition, dict.fromkeys(each.topic for each in search.partitions))
             yield
-            search.notes += [f"{name}: {note}" for name, note in session.notes.items()]
             for damage in session.damage:
                 search.note_damage(damage)
     except SqlError as error:

@@ -389,10 +389,13 @@ async def test_the_description_names_every_question(web: Web) -> None:
         assert named == {*re.findall(r"{(\w+)}", path)}, path
 
 
+NO_SUCH_NAME = "topic 'orders/..' holds a character other than a-z, A-Z, 0-9, '.', '_' and '-'"
 WRONG = {
     "/api/nothing": (404, "there is no such question: /api/openapi.json lists them"),
     "/api/topics/no": (404, "there is no topic no: the overview lists the topics"),
     "/api/topics/..": (404, "there is no topic ..: the overview lists the topics"),
+    "/api/topics/orders%2F../partitions/0": (404, NO_SUCH_NAME),
+    "/api/topics/orders%2F../partitions/0/records/1": (404, NO_SUCH_NAME),
     "/api/topics/orders%2F..": (404, "there is no topic orders/..: the overview lists the topics"),
     "/api/topics/orders/partitions/9": (
         404, "there is no partition orders-9: the page of its topic lists the partitions"),
