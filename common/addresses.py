@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 PORT = 9092
+PAGE_PORT = 9380
+"""The default port of the page of logs."""
 LOOPBACK = "127.0.0.1"
 LOOPBACK_6 = "::1"
 PLAINTEXT = "PLAINTEXT"

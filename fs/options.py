@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from offsetfs.common.addresses import (
+    PAGE_PORT,
     Address,
     AddressError,
     Endpoint,
@@ -190,6 +191,15 @@ class MountOptions:
     """Its settings for the security of listeners. Some are secrets: `texts` has none of them."""
     allow_anonymous: bool = False
     """Whether addresses that other machines reach may be listeners without authentication."""
+    web: Address | None = None
+    """The address at which browsers see the page of the logs; None: there is none."""
+    web_names: tuple[str, ...] = ()
+    """Names by which browsers reach it."""
+    web_tls_cert: str | None = None
+    web_tls_key: str | None = None
+    """The files of its certificate and key; without, it is for this machine alone."""
+    web_insecure: bool = False
+    """Whether other machines may reach the page without TLS."""
     of_url: Mapping[str, str] = field(default_factory=dict)
     """The options of a LOGDIR that is a URL, which are taken from the list before it is parsed here."""
     request_timeout_s: float | None = None
@@ -235,8 +245,8 @@ class MountOptions:
         """Read option lists such as `ro,linger-ms=10`; a value with commas stands in double quotes. Last one wins.
 
         Sizes take a suffix k, m, g or t (powers of 1024), durations ms, s, m, h, d or w. With `sloppy` unknown options
-        are ignored, as mount(8) -s requires. Several `listen`, `advertise`, `schema` or `mask` add up; with
-        `listen`, the broker settings in `server_names`, and those that are security settings, have an effect.
+        are ignored, as mount(8) -s requires. Several `listen`, `advertise`, `schema`, `mask` or `web-host` add up;
+        with `listen`, the broker settings in `server_names`, and those that are security settings, have an effect.
 
         Raises `MountOptionError`.
         """
@@ -250,7 +260,7 @@ class MountOptions:
         for name, value in items:
             if name in TOPIC_SETTING_NAMES:
                 topic_defaults[name] = _setting(name, value)
-            elif name in ("listen", "advertise", "schema", "mask"):
+            elif name in ("listen", "advertise", "schema", "mask", "web-host"):
                 target, read = _OPTIONS[name]
                 values[target] = (*values.get(target, ()), *read(name, value))
             elif name in _OPTIONS:
@@ -287,6 +297,10 @@ class MountOptions:
             raise MountOptionError("advertise and allow-anonymous need an address to listen on: add listen=HOST:PORT")
         if self.listeners and self.masks:
             raise MountOptionError("mask and listen exclude each other: clients of the broker read raw values")
+        if self.web is None and (self.web_names or self.web_tls_cert or self.web_tls_key or self.web_insecure):
+            raise MountOptionError(
+                "web-host, web-tls-cert, web-tls-key and web-insecure need a page: add web=HOST:PORT"
+            )
         try:
             LogConfig.from_properties(self.topic_defaults)
             DirectoryConfig.from_properties(self.directory_settings)
@@ -303,6 +317,7 @@ class MountOptions:
             "delete-records": self.delete_records,
             "allow_other": self.allow_other,
             "allow-anonymous": self.allow_anonymous,
+            "web-insecure": self.web_insecure,
         }
         limits = {"flush-messages": self.flush_messages, "flush-ms": self.flush_ms}
         return {
@@ -329,6 +344,10 @@ class MountOptions:
             **({} if self.schema_registry is None else {"schema-registry": self.schema_registry}),
             **({} if not self.listeners else {"listen": ",".join(map(endpoint_text, self.listeners))}),
             **({} if not self.advertised else {"advertise": ",".join(map(address_text, self.advertised))}),
+            **({} if self.web is None else {"web": address_text(self.web)}),
+            **({} if not self.web_names else {"web-host": ",".join(self.web_names)}),
+            **({} if self.web_tls_cert is None else {"web-tls-cert": self.web_tls_cert}),
+            **({} if self.web_tls_key is None else {"web-tls-key": self.web_tls_key}),
             **self.server_settings,
             **self.topic_defaults,
             **self.all_broker_settings,
@@ -532,6 +551,17 @@ def _addresses(name: str, value: str | None) -> tuple[Address, ...]:
         raise MountOptionError(f"{name}: {error}") from error
 
 
+def _page_address(name: str, value: str | None) -> Address:
+    try:
+        return parse_address(_required(name, value), PAGE_PORT)
+    except AddressError as error:
+        raise MountOptionError(f"{name}: {error}") from error
+
+
+def _names(name: str, value: str | None) -> tuple[str, ...]:
+    return tuple(_required(name, value).split(","))
+
+
 _WORDS = {
     "list": ("all", "none"),
     "flush-messages": ("off",),
@@ -561,6 +591,11 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "listen": ("listeners", _endpoints),
     "advertise": ("advertised", _addresses),
     "allow-anonymous": ("allow_anonymous", _flag),
+    "web": ("web", _page_address),
+    "web-host": ("web_names", _names),
+    "web-tls-cert": ("web_tls_cert", _absolute_path),
+    "web-tls-key": ("web_tls_key", _absolute_path),
+    "web-insecure": ("web_insecure", _flag),
     "isolation": ("isolation", _one_of(*_WORDS["isolation"])),
     "high-watermark": ("high_watermark", _one_of(*_WORDS["high-watermark"])),
     "damage": ("damage", _one_of(*_WORDS["damage"])),

@@ -38,12 +38,10 @@ class Access:
         """Raise `HttpError` for a request that is refused; return a redirect that takes the token, else None."""
         host = request.headers.get("host", "")
         if not self._is_own(host):
-            raise HttpError(
-                421, "the address names another host: open the page by the address that offsetfs web prints"
-            )
+            raise HttpError(421, "the address names another host: open the page by the address that offsetfs prints")
         origin = request.headers.get("origin")
         if origin is not None and origin.lower() != f"{self._scheme}://{host.lower()}":
-            raise HttpError(403, "a page of another site asks: open the page by the address that offsetfs web prints")
+            raise HttpError(403, "a page of another site asks: open the page by the address that offsetfs prints")
         given = request.query.get(TOKEN)
         if given is not None and request.method == "GET" and not request.path.startswith("/api/"):
             if not self._is_token(given[-1]):
@@ -54,7 +52,7 @@ class Access:
         return None
 
     def _refusal(self) -> HttpError:
-        message = "the token is missing or wrong: open the page by the address that offsetfs web prints"
+        message = "the token is missing or wrong: open the page by the address that offsetfs prints"
         return HttpError(401, message, {"www-authenticate": "Bearer"})
 
     def _redirect(self, request: HttpRequest) -> HttpAnswer:

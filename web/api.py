@@ -71,6 +71,7 @@ STREAMS_OF_CLIENT_MAX = 4
 """The streams of one address."""
 INTERRUPT_S = 5.0
 """How long a statement that nobody waits for is interrupted."""
+_ENDED_CHECK_S = 0.02
 _STREAM_BUFFER = 4
 """Parts of a stream that wait for a slow client; then its search waits."""
 
@@ -150,6 +151,11 @@ class WebApi:
         if name not in self._files:
             raise HttpError(404, "there is no such file")
         return HttpAnswer(self._files[name], _MEDIA_TYPES[name.rpartition(".")[2]])
+
+    async def threads_ended(self) -> None:
+        """Return when no thread works on a question or a stream."""
+        while any(each.borrowed_tokens for each in (self._questions, self._statements, self._stream_threads)):
+            await trio.sleep(_ENDED_CHECK_S)
 
     async def _asked(self, request: HttpRequest) -> HttpAnswer:
         route, in_path = self._route(request)
@@ -293,8 +299,7 @@ class WebApi:
         statement = _statement(request)
 
         def rows(started: Started) -> bytes:
-            records = self._records
-            return json.dumps(sql_view(self._directory, records.files, records.masks, statement, started)).encode()
+            return json.dumps(sql_view(self._records, statement, started)).encode()
 
         return HttpAnswer(await self._interruptible(rows, self._statements))
 

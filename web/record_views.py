@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import threading
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,8 +57,12 @@ class RecordsOf:
         schema_words: Sequence[str] = (),
         masks: Sequence[str] = (),
         source: str = "",
+        registry_word: str | None = None,
     ) -> None:
-        """`source`: the LOGDIR of commands. ValueError for a wrong schema file or mask, or without their packages."""
+        """`source`: the LOGDIR of commands. ValueError for a wrong schema file or mask, or without their packages.
+
+        InvalidConfig; OSError: of a registry.
+        """
         self.directory = directory
         self.source = source or directory.path
         self.options = [word for schema in schema_words for word in ("--schema", schema)]
@@ -68,24 +73,30 @@ class RecordsOf:
         self.files: dict[str, FileSchema] = {}
         """Schemas of files."""
         self.masks: Masks | None = None
-        self._schemas = self._schemas_of(schema_words, masks)
+        self.registry_word = registry_word
+        self._schemas = self._schemas_of(schema_words, masks, registry_word)
+        self.options += _registry_words(registry_word)
         self.options += [word for mask in masks for word in ("--mask", mask)]
         if self._schemas is not None:
             self.options.append("--decoded")
 
-    def _schemas_of(self, words: Sequence[str], masks: Sequence[str]) -> FollowingSchemas | None:
-        if not (words or masks or self.directory.partitions_of(SCHEMAS_TOPIC)):
+    def _schemas_of(
+        self, words: Sequence[str], masks: Sequence[str], registry_word: str | None
+    ) -> FollowingSchemas | None:
+        if not (words or masks or registry_word or self.directory.partitions_of(SCHEMAS_TOPIC)):
             return None
         try:
+            from offsetfs.schemas.background_registry import open_background_registry
             from offsetfs.schemas.json_texts import FollowingSchemas
             from offsetfs.schemas.masks import parse_masks
             from offsetfs.schemas.schema_files import read_schema_files
         except ModuleNotFoundError as error:
-            if words or masks:
-                raise ValueError(f"--schema and --mask need {error.name}: {install_command('arrow')}") from error
+            if words or masks or registry_word:
+                raise ValueError(f"schemas and masks need {error.name}: {install_command('arrow')}") from error
             return None
+        registry = open_background_registry(registry_word)
         self.files, self.masks = dict(read_schema_files(words)), parse_masks(masks)
-        schemas = FollowingSchemas(self.directory, self.files, self.masks)
+        schemas = FollowingSchemas(self.directory, self.files, self.masks, registry)
         schemas.check_masks()
         return schemas
 
@@ -143,6 +154,15 @@ class RecordsOf:
                 keys = FollowingDecoder(self._schemas, name.topic, KEY_FIELD)
                 self._decoded[name] = DecodedLines(name, made(self._schemas, name.topic), keys)
             return self._decoded[name]
+
+
+def _registry_words(word: str | None) -> list[str]:
+    """Return the option of a registry, for commands that the page shows; none for a URL with a login."""
+    if word is None:
+        return []
+    from offsetfs.schemas.registry_settings import has_login
+
+    return [] if has_login(word) else ["--schema-registry", word if "://" in word else os.path.abspath(word)]
 
 
 # --- shown records ---------------------------------------------------------------------------------------------------

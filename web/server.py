@@ -1,4 +1,7 @@
-"""The process of `offsetfs web`: its socket, its signals, its end."""
+"""The page of a process: its socket, its token, and the API behind it.
+
+The same for `offsetfs web`, for a mount (`-o web=`) and for `offsetfs serve --web`, beside whose work it runs.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from offsetfs.web.api import HEADERS, WebApi
 from offsetfs.web.http_server import serve_http
 from offsetfs.web.record_views import RecordsOf
 
+THREADS_END_S = 2.0
+"""How long the end of the page waits for threads that read logs: the logs are closed next."""
 _BACKLOG = 128
 _ALL = ("0.0.0.0", "::")
 """The addresses that stand for all of this machine."""
@@ -34,40 +39,52 @@ def opened_socket(address: Address) -> socket.socket:
     return made
 
 
-def run_web(
-    records: RecordsOf,
-    listening: socket.socket,
-    ready: Callable[[str], None],
-    *,
-    names: Collection[str] = (),
-    context: ssl.SSLContext | None = None,
-) -> None:
-    """Serve the page until SIGINT or SIGTERM. `ready` gets its address with the token. `names`: as of `Access`."""
-    trio.run(_run, records, listening, ready, names, context)
+class PageServer:
+    """A listening page. Browsers wait until it runs."""
+
+    def __init__(
+        self, listening: socket.socket, *, names: Collection[str] = (), context: ssl.SSLContext | None = None
+    ) -> None:
+        """`names`: as of `Access`; one of them is in the address that is printed. `context`: for https."""
+        self._socket, self._context = listening, context
+        host, port = listening.getsockname()[:2]
+        if host in _ALL and not names:
+            names = [socket.getfqdn()]
+        token = new_token()
+        self._access = Access(token, port, names=names, is_tls=context is not None)
+        scheme = "http" if context is None else "https"
+        self.address: Address = host, port
+        self.url = f"{scheme}://{address_text((next(iter(names), host), port))}/?token={token}"
+        """The address to open, with the token."""
+
+    async def run(self, records: RecordsOf) -> None:
+        """Answer browsers until cancelled. No thread reads the logs then, unless a question ignores its end."""
+        self._socket.setblocking(False)
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._socket))
+        api = WebApi(records, self._access)
+        try:
+            await serve_http(api.handle, listener, self._context, HEADERS)
+        finally:
+            with trio.move_on_after(THREADS_END_S, shield=True):
+                await api.threads_ended()
+
+    def close(self) -> None:
+        """Close the socket."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
 
 
-async def _run(
-    records: RecordsOf,
-    listening: socket.socket,
-    ready: Callable[[str], None],
-    names: Collection[str],
-    context: ssl.SSLContext | None,
-) -> None:
-    listening.setblocking(False)
-    listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
-    host, port = listening.getsockname()[:2]
-    if host in _ALL and not names:
-        names = [socket.getfqdn()]
-    token = new_token()
-    api = WebApi(records, Access(token, port, names=names, is_tls=context is not None))
-    shown = next(iter(names), host)
+def run_web(page: PageServer, records: RecordsOf, ready: Callable[[str], None]) -> None:
+    """Serve a page until SIGINT or SIGTERM. `ready` gets its address with the token."""
+    trio.run(_run, page, records, ready)
+
+
+async def _run(page: PageServer, records: RecordsOf, ready: Callable[[str], None]) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve_http, api.handle, listener, context, HEADERS)
-            scheme = "http" if context is None else "https"
-            ready(f"{scheme}://{address_text((shown, port))}/?token={token}")
+            nursery.start_soon(page.run, records)
+            ready(page.url)
             async for _ in signals:
                 nursery.cancel_scope.cancel()
                 break
-    with contextlib.suppress(OSError):
-        listening.close()
+    page.close()

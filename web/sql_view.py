@@ -11,13 +11,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from offsetfs.common.extras import install_command
-from offsetfs.storage import LogDirectories
 from offsetfs.storage.errors import sentence
 from offsetfs.web.http_server import HttpError
 
 if TYPE_CHECKING:
-    from offsetfs.schemas.masks import Masks
-    from offsetfs.schemas.schema_files import FileSchema
+    from offsetfs.web.record_views import RecordsOf
 
 ROWS_MAX = 1000
 CELL_CHARACTERS = 1000
@@ -25,20 +23,22 @@ _EXACT_MAX = 2**53
 """Larger integers are texts: JavaScript would round them."""
 
 
-def sql_view(
-    directory: LogDirectories,
-    files: dict[str, FileSchema],
-    masks: Masks | None,
-    statement: str,
-    started: Callable[[Callable[[], None]], None],
-) -> dict[str, Any]:
+def sql_view(records: RecordsOf, statement: str, started: Callable[[Callable[[], None]], None]) -> dict[str, Any]:
     """Return the first rows of a statement. `started` gets what interrupts it. `HttpError`; StorageError; OSError."""
     try:
+        from offsetfs.schemas.registry_schemas import open_registry
         from offsetfs.tables.sql.session import SqlError, SqlSession
     except ModuleNotFoundError as error:
         raise HttpError(501, f"SQL needs {error.name}: {install_command('sql')}") from error
     try:
-        with SqlSession(directory, skips_damage=True, files=(), schemas=files, masks=masks) as session:
+        with SqlSession(
+            records.directory,
+            skips_damage=True,
+            files=(),
+            schemas=records.files,
+            masks=records.masks,
+            registry=open_registry(records.registry_word),
+        ) as session:
             started(session.interrupt)
             statements = session.statements(statement)
             if len(statements) != 1:

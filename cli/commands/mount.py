@@ -6,7 +6,8 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -15,6 +16,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archive_mounts import ArchiveMount, archive_mount, option_texts
 from offsetfs.cli.arguments.archives import attached, is_archive
 from offsetfs.cli.arguments.log_directories import log_directories
+from offsetfs.cli.arguments.page_doors import OF_MOUNT, PageDoor, page_line, page_records
 from offsetfs.cli.arguments.schema_options import with_checked_masks
 from offsetfs.cli.arguments.settings_file import config_option, settings_path, with_file
 from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure, of_os_error
@@ -26,7 +28,7 @@ from offsetfs.cli.mounts.serving_daemon import in_use, locked_directory
 from offsetfs.cli.mounts.unmount_progress import UnmountProgress
 from offsetfs.cli.terminal.directory_warnings import directory_warnings
 from offsetfs.cli.terminal.progress import RecoveryReporter, cut_sentences
-from offsetfs.common.addresses import endpoint_text
+from offsetfs.common.addresses import address_text, endpoint_text
 from offsetfs.common.formatting import printable
 from offsetfs.fs.options import MountOptionError, MountOptions
 from offsetfs.kafka.broker.security_names import is_security_setting
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from offsetfs.cli.arguments.kafka_mounts import KafkaMount
     from offsetfs.cli.mounts.mounted_broker import MountedBroker
     from offsetfs.cli.mounts.mounted_mirror import MountedMirror
+    from offsetfs.web.server import PageServer
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +86,7 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     offsetfs mount ~/logs ~/mnt -o create,linger-ms=20
     offsetfs mount kafka://broker1:9092/ ~/mnt -o topic=orders,from=-1d
     offsetfs mount s3://bucket/kafka ~/mnt -o cache-size=50g
+    offsetfs mount ~/logs ~/mnt -o create,web=127.0.0.1:9380
     offsetfs mount ~/logs ~/mnt -o 'retention.ms=7d,cleanup.policy="compact,delete"' -f
 
     \b
@@ -130,6 +134,12 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
                     for each listener, or one for all
     allow-anonymous
                     listen on addresses that other machines reach, too
+    web=HOST:PORT   show the logs to browsers there, as offsetfs web does; the
+                    command prints the address with its token, and so does
+                    offsetfs status. masks apply
+    web-host=NAME, web-tls-cert=FILE, web-tls-key=FILE, web-insecure
+                    as --host, --tls-cert, --tls-key and --insecure of
+                    offsetfs web
     uid=N gid=N umask=OCT
                     owner of the files, and permissions they lack (you, 027)
     allow_other     give other users access
@@ -246,6 +256,10 @@ def _run(program: str, daemon: _Daemon, foreground: bool) -> int:
     detach(daemon.run, lambda text: _warn(program, text))
     if os.stat(mount_point).st_dev == before:
         raise Failure(f"{mount_point}: the mount ended at once; see its log for the reason")
+    if daemon.has_page:
+        registered = daemon_registry.find(os.stat(mount_point).st_dev, daemon_registry.own_directory())
+        if registered is not None:
+            click.echo(page_line(registered.page))
     return DONE
 
 
@@ -281,6 +295,12 @@ class _Daemon:
         self._open_segments_max = 1
         self._manager = ServiceManager()
         self._daemon: daemon_registry.Daemon | None = None
+        self._page: PageServer | None = None
+
+    @property
+    def has_page(self) -> bool:
+        """Whether browsers see the logs."""
+        return self._options.web is not None
 
     @property
     def _is_read_only(self) -> bool:
@@ -305,6 +325,22 @@ class _Daemon:
             return INTERNAL
 
     def _serve(self, parent: ParentPipe) -> int:
+        options = self._options
+        if options.web is None:
+            return self._serve_logs(parent)
+        door = PageDoor(
+            OF_MOUNT,
+            address_text(options.web),
+            options.web_names,
+            options.web_tls_cert,
+            options.web_tls_key,
+            is_insecure=options.web_insecure,
+        )
+        with contextlib.closing(door.opened()) as self._page:  # before the recovery, which may take long
+            self._options = dataclasses.replace(options, web=self._page.address)
+            return self._serve_logs(parent)
+
+    def _serve_logs(self, parent: ParentPipe) -> int:
         if self._source is not None:
             return self._serve_mirror(self._source, parent)
         if not self._options.listeners:  # the modules of the broker would take 4 MiB of memory
@@ -350,6 +386,7 @@ class _Daemon:
             parent.warn(sentence)
         if self._source is not None:
             self._begin_mirror(cast("MountedMirror", companion), directory)
+        page = self._begin_page(directory)
         unmount_progress = UnmountProgress(self._manager, self._publish)
 
         def ready(device: int) -> None:
@@ -358,12 +395,14 @@ class _Daemon:
                 addresses = ", ".join(map(endpoint_text, self._options.listeners))
                 _log.info("%s is served at %s", self._log_directory, addresses)
             _log.info("%s is mounted at %s", self._log_directory, self.mount_point)
+            if self._page is not None and not parent.is_detached:
+                click.echo(page_line(self._page.url))
             parent.ready()
             self._manager.ready(f"{self._log_directory} is mounted at {self.mount_point}")
 
         try:
             ending = trio.run(
-                serve, directory, self.mount_point, self._options, ready, unmount_progress.begin, companion
+                serve, directory, self.mount_point, self._options, ready, unmount_progress.begin, companion, page
             )
         except MountError as error:
             raise _not_mounted(str(error)) from error
@@ -381,6 +420,19 @@ class _Daemon:
         except BaseException:
             directory.close()
             raise
+
+    def _begin_page(self, directory: LogDirectories) -> Callable[[], Awaitable[None]] | None:
+        if self._page is None:
+            return None
+        options = self._options
+        try:
+            records = page_records(
+                directory, self._log_directory, options.schemas, options.schema_registry, options.masks
+            )
+        except BaseException:
+            directory.close()
+            raise
+        return partial(self._page.run, records)
 
     def _configure_log(self, *, foreground: bool) -> None:
         path = self._options.log_file
@@ -439,6 +491,7 @@ class _Daemon:
             self._log_directory,
             self._options.texts(),
             directories=tuple(self._log_directories),
+            page="" if self._page is None else self._page.url,
         )
         try:
             daemon_registry.register(daemon, self._registry)

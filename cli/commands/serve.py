@@ -13,6 +13,7 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached, is_archive
+from offsetfs.cli.arguments.page_doors import OF_SERVE, PageDoor, page_line, page_records
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry, serving_process
 from offsetfs.cli.mounts.service_manager import ServiceManager
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from offsetfs.kafka.broker.settings import ServerSettings
     from offsetfs.kafka.broker.settings_file import LoadedSettings
     from offsetfs.storage import LogDirectory
+    from offsetfs.web.server import PageServer
 
 METRICS_PORT = 9308
 _log = logging.getLogger(__name__)
@@ -75,6 +77,13 @@ _log = logging.getLogger(__name__)
 @click.option("--no-create", is_flag=True, help="Do not create topics that clients ask for.")
 @click.option("--allow-anonymous", is_flag=True, help="Also listen on addresses that other machines reach.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus over HTTP; default port 9308.")
+@click.option("--web", "web", metavar="HOST:PORT", help="Show the logs to browsers there, as offsetfs web; port 9380.")
+@click.option(
+    "--web-host", "web_names", metavar="NAME", multiple=True, help="A name by which browsers reach it; may be repeated."
+)
+@click.option("--web-tls-cert", metavar="FILE", type=click.Path(), help="A certificate in PEM, for https.")
+@click.option("--web-tls-key", metavar="FILE", type=click.Path(), help="Its key, if that is in another file.")
+@click.option("--web-insecure", is_flag=True, help="Show the page to other machines without TLS.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each connection and each request.")
 @click.option("--read-only", is_flag=True, help="Beside a running broker, or over an archive: writes get an error.")
 def command(
@@ -87,6 +96,11 @@ def command(
     no_create: bool,
     allow_anonymous: bool,
     metrics: str | None,
+    web: str | None,
+    web_names: tuple[str, ...],
+    web_tls_cert: str | None,
+    web_tls_key: str | None,
+    web_insecure: bool,
     verbose: bool,
     read_only: bool,
 ) -> int:
@@ -100,6 +114,9 @@ def command(
     --config: offsetfs users adds users, offsetfs acls what they may do. Without a login and ACLs, each client may read,
     write and delete: listen on addresses that only you reach.
 
+    The page of --web shows all records to who has the token in its address, also beside ACLs; offsetfs status LOGDIR
+    prints that address, too.
+
     acks=all answers when the records are on disk (-o acks.all=page-cache: as acks=1), acks=1 when they are in the
     segment file.
 
@@ -110,6 +127,7 @@ def command(
     offsetfs serve ~/logs --listen 127.0.0.1:19092 --partitions 4
     offsetfs serve ~/logs --config server.properties -o log.retention.hours=1
     offsetfs serve ~/logs --listen SASL_PLAINTEXT://127.0.0.1:9092
+    offsetfs serve ~/logs --web 127.0.0.1:9380
     offsetfs serve /backup/kafka --read-only
     kcat -b 127.0.0.1:9092 -L
 
@@ -143,8 +161,24 @@ def command(
         logging.getLogger("offsetfs.kafka.broker").setLevel(logging.DEBUG)
     if loaded.without_effect:
         click.echo(f"settings without effect here: {', '.join(loaded.without_effect)}", err=True)
-    _serve(log_directory, loaded, read_only=read_only)
+    page = _page(PageDoor(OF_SERVE, web, web_names, web_tls_cert, web_tls_key, is_insecure=web_insecure))
+    try:
+        _serve(log_directory, loaded, page, read_only=read_only)
+    finally:
+        if page is not None:
+            page.close()
     return DONE
+
+
+def _page(door: PageDoor) -> PageServer | None:
+    """Return the page, which listens; None without --web. `Failure`."""
+    if door.listen is not None:
+        return door.opened()
+    if door != PageDoor(OF_SERVE, None):
+        raise Failure(
+            "--web-host, --web-tls-cert, --web-tls-key and --web-insecure go with --web HOST:PORT", WRONG_CALL
+        )
+    return None
 
 
 def _settings(
@@ -166,7 +200,7 @@ def _settings(
         raise Failure(f"{path}: {error.strerror}", WRONG_CALL) from error
 
 
-def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool) -> None:
+def _serve(log_directory: str, loaded: LoadedSettings, page: PageServer | None, *, read_only: bool) -> None:
     """Serve until a signal; `Failure` where it cannot begin."""
     import trio
 
@@ -174,7 +208,7 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool) -> No
     from offsetfs.kafka.broker.connections.listeners import Listener, ListenError, open_listeners
     from offsetfs.kafka.broker.listener_settings import ListenerSettings
     from offsetfs.kafka.broker.server import serve
-    from offsetfs.storage import LogDirectory
+    from offsetfs.storage import LogDirectories, LogDirectory
     from offsetfs.storage.directory import writer_of
 
     server, listeners = loaded.server, list[Listener]()
@@ -199,8 +233,17 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool) -> No
         control = None if read_only else _control(directory)
         try:
             content = f"{counted(len(directory.partitions()), 'partition')}{', read only' if read_only else ''}"
-            ready = partial(_ready, log_directory, content, takes_commands=control is not None)
-            trio.run(serve, directory, server, listeners, ready, None if control is None else control.run)
+            records = None if page is None else page_records(LogDirectories([directory], {}), log_directory)
+            ready = partial(_ready, log_directory, content, page, takes_commands=control is not None)
+
+            async def beside() -> None:
+                async with trio.open_nursery() as nursery:
+                    if control is not None:
+                        nursery.start_soon(control.run)
+                    if page is not None and records is not None:
+                        nursery.start_soon(page.run, records)
+
+            trio.run(serve, directory, server, listeners, ready, beside)
         finally:
             serving_process.unregister()
             if control is not None:
@@ -243,18 +286,24 @@ def _control(directory: LogDirectory) -> ControlServer | None:
 
 
 def _ready(
-    log_directory: str, content: str, listeners: Sequence[Endpoint], metrics: Address | None, *, takes_commands: bool
+    log_directory: str,
+    content: str,
+    page: PageServer | None,
+    listeners: Sequence[Endpoint],
+    metrics: Address | None,
+    *,
+    takes_commands: bool,
 ) -> None:
     if takes_commands:
         try:
-            serving_process.register(log_directory, tuple(map(endpoint_text, listeners)))
+            addresses = tuple(map(endpoint_text, listeners))
+            serving_process.register(log_directory, addresses, "" if page is None else page.url)
         except OSError as error:  # clients are served without it
             _log.warning("commands do not find this process: %s: %s", error.filename, error.strerror)
-    _report(f"{log_directory} is served at {', '.join(map(endpoint_text, listeners))}: {content}", metrics)
-
-
-def _report(line: str, metrics: Address | None) -> None:
+    line = f"{log_directory} is served at {', '.join(map(endpoint_text, listeners))}: {content}"
     click.echo(line)
     ServiceManager().ready(line)
     if metrics is not None:
         click.echo(f"metrics are at http://{address_text(metrics)}/metrics")
+    if page is not None:
+        click.echo(page_line(page.url))

@@ -53,8 +53,9 @@ def command(directory: str | None, shows_all: bool, as_json: bool) -> int:
     has one line, and so has each partition with damage or with records that a recovery cut; --all shows every
     partition, and of compacted ones what the next compaction would process.
 
-    If offsetfs serve serves LOGDIR, its addresses are shown; if offsetfs mirror writes it, how far it is behind.
-    For the directory of a mirror the cluster is shown, also while no process mirrors it.
+    If offsetfs serve serves LOGDIR, its addresses are shown; if offsetfs mirror writes it, how far it is behind. The
+    address of a page of the mount or server has its token. For the directory of a mirror the cluster is shown, also
+    while no process mirrors it.
 
     \b
     offsetfs status
@@ -110,6 +111,7 @@ def _mount(mount: Mount) -> dict[str, Any]:
         "since": _stamp(daemon.since_s) if daemon else None,
         **_lag(read_sample_or_none(mount.path) if is_alive is not False else None),
         "options": dict(daemon.options) if daemon else {},
+        **({"page": daemon.page} if daemon and daemon.page else {}),
     }
 
 
@@ -125,7 +127,7 @@ def _mirrored_source(paths: Sequence[str]) -> str:
 
 
 def _server(server: ServingProcess) -> dict[str, Any]:
-    return {"pid": server.pid, "listeners": list(server.listeners)}
+    return {"pid": server.pid, "listeners": list(server.listeners), **({"page": server.page} if server.page else {})}
 
 
 def _stamp(seconds: float) -> str:
@@ -203,6 +205,7 @@ def _text(answer: dict[str, Any], shows_all: bool) -> str:
             server = answer["server"]
             addresses = ", ".join(server["listeners"])
             lines = [f"{answer['log_directory']} is served at {addresses} by process {server['pid']}"]
+            lines += _page_lines(server)
         elif "mirror" in answer:
             lines = lines if answer["mounts"] else []
             mirror = answer["mirror"]
@@ -252,9 +255,14 @@ def _mount_lines(mount: dict[str, Any], shows_all: bool) -> list[str]:
     ]
     if options:
         lines.append(f"  options: {','.join(options)}")
+    lines += _page_lines(mount)
     if mount["is_alive"] is False:
         lines.append(f"  remove it with: offsetfs umount {mount['mount_point']}")
     return lines
+
+
+def _page_lines(process: dict[str, Any]) -> list[str]:
+    return [f"  page: {process['page']}"] if process.get("page") else []
 
 
 def _options_of(options: dict[str, str], shows_all: bool) -> Iterator[tuple[str, str]]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import ssl
+import contextlib
 
 import click
 
+from offsetfs.cli.arguments.page_doors import OF_WEB, PageDoor, page_records
 from offsetfs.cli.arguments.sources import opened_source
-from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
-from offsetfs.common.addresses import Address, AddressError, is_loopback, parse_address
-from offsetfs.common.extras import install_command
+from offsetfs.cli.exit_codes import DONE
+from offsetfs.common.addresses import PAGE_PORT
 from offsetfs.common.formatting import printable
-
-PORT = 9380
 
 
 @click.command("web", short_help="Look at logs in a browser.")
@@ -22,7 +19,7 @@ PORT = 9380
     "--listen",
     "listen",
     metavar="HOST:PORT",
-    help=f"Where browsers connect; default 127.0.0.1:{PORT}, or any free port.",
+    help=f"Where browsers connect; default 127.0.0.1:{PAGE_PORT}, or any free port.",
 )
 @click.option(
     "--host", "names", metavar="NAME", multiple=True, help="A name by which browsers reach it; may be repeated."
@@ -36,6 +33,12 @@ PORT = 9380
     metavar="NAME=FILE|DIR",
     multiple=True,
     help="A schema in a file, or files of a directory, for decoded values; may be repeated.",
+)
+@click.option(
+    "--schema-registry",
+    "registry_word",
+    metavar="URL|FILE",
+    help="A registry for schemas that are nowhere else, or a properties file with schema.registry.url.",
 )
 @click.option(
     "--mask",
@@ -52,6 +55,7 @@ def command(
     tls_key: str | None,
     insecure: bool,
     schema_words: tuple[str, ...],
+    registry_word: str | None,
     mask_words: tuple[str, ...],
 ) -> int:
     """Serve a page on which a browser shows LOGDIR: topics, partitions, segments, records, searches, groups, findings.
@@ -69,65 +73,10 @@ def command(
 
     Exit codes: 1 wrong call or permissions, 2 system error, 32 LOGDIR or the address cannot be used.
     """
-    try:
-        import h11  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise Failure(f"web needs {error.name}: {install_command('web')}", SYSTEM) from error
-    from offsetfs.web.record_views import RecordsOf
-    from offsetfs.web.server import opened_socket, run_web
+    from offsetfs.web.server import run_web
 
-    try:
-        address: Address = parse_address(listen or f"127.0.0.1:{PORT}", PORT)
-    except AddressError as error:
-        raise Failure(f"--listen: {error}", WRONG_CALL) from error
-    if not (":" in address[0] or address[0][-1].isdigit()):  # it is a name
-        names = (*names, address[0])
-    context = _tls(tls_cert, tls_key)
-    if context is None and not insecure and not is_loopback(address[0]):
-        raise Failure(
-            f"{address[0]}: other machines reach it, and could read the token and the records on their way; give "
-            "--tls-cert, or add --insecure",
-            WRONG_CALL,
-        )
-    with opened_source(log_directory) as directory:
-        try:
-            records = RecordsOf(directory, schema_words, mask_words, source=_absolute(log_directory))
-        except (ValueError, OSError) as error:
-            raise Failure(printable(str(error)), WRONG_CALL) from error
-        try:
-            listening = opened_socket(address)
-        except OSError as error:
-            if listen is None:
-                listening = opened_socket((address[0], 0))
-            else:
-                raise Failure(f"--listen {listen}: {error.strerror or error}; choose another one", FAILED) from error
-        run_web(
-            records,
-            listening,
-            lambda url: click.echo(f"{printable(log_directory)} is shown at {url}"),
-            names=names,
-            context=context,
-        )
+    page = PageDoor(OF_WEB, listen, names, tls_cert, tls_key, is_insecure=insecure).opened()
+    with contextlib.closing(page), opened_source(log_directory) as directory:
+        records = page_records(directory, log_directory, schema_words, registry_word, mask_words)
+        run_web(page, records, lambda url: click.echo(f"{printable(log_directory)} is shown at {url}"))
     return DONE
-
-
-def _absolute(log_directory: str) -> str:
-    """Return what names LOGDIR in any working directory."""
-    if "://" in log_directory:
-        return log_directory
-    return ",".join(map(os.path.abspath, log_directory.split(",")))
-
-
-def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
-    if certificate is None:
-        if key is not None:
-            raise Failure("--tls-key goes with --tls-cert", WRONG_CALL)
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        reason = error.strerror or error
-        raise Failure(f"--tls-cert {certificate}: {printable(str(reason))}", WRONG_CALL) from error
-    return context

@@ -43,6 +43,8 @@ class Daemon:
     ending: str = ""
     directories: tuple[str, ...] = ()
     """The paths of the log directories; `directory` is the same list, separated by commas."""
+    page: str = ""
+    """The address of its page, with the token; "" without one."""
 
     @property
     def since_s(self) -> float:
@@ -190,6 +192,7 @@ def _read(path: str) -> Daemon | None:
             tuple(str(failure) for failure in content["failures"]),
             str(content.get("ending", "")),
             tuple(str(path) for path in content.get("directories", ())),
+            str(content.get("page", "")),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -22,6 +22,11 @@ class ServiceManager:
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET") or None
 
+    @property
+    def is_there(self) -> bool:
+        """Whether a service manager waits for notifications of this process."""
+        return self._address is not None
+
     def ready(self, status: str) -> None:
         """Report that the service is ready, so that dependent units can start."""
         self._send("READY=1", f"STATUS={printable(status)}")

@@ -1,6 +1,6 @@
 """The process that serves a log directory with `offsetfs serve`: its record in the registry, and requests to it.
 
-    serve-4711.json     process, start time, log directory, listeners; beside the records of mounts (`daemon_registry`)
+    serve-4711.json     process, start time, log directory, listeners, page; beside those of mounts (`daemon_registry`)
     serve-4711.sock     the socket of its `common.control_server`
 
 Commands find the record by the process that holds the lock of the log directory. So the record of a process that has
@@ -40,6 +40,8 @@ class ServingProcess:
     directory: str
     listeners: tuple[str, ...]
     registry: str
+    page: str = ""
+    """The address of its page, with the token; "" without one."""
 
     @property
     def addresses(self) -> str:
@@ -72,11 +74,11 @@ def socket_path(pid: int, registry: str) -> str:
     return os.path.join(registry, f"serve-{pid}.sock")
 
 
-def register(log_directory: str, listeners: tuple[str, ...]) -> None:
-    """Write the record of this process. OSError if another user could change files of the registry."""
+def register(log_directory: str, listeners: tuple[str, ...], page: str = "") -> None:
+    """Write the record of this process, for its user alone. OSError if another user could change the registry."""
     pid, registry = os.getpid(), daemon_registry.own_directory()
     started = daemon_registry.started(pid) or 0
-    process = ServingProcess(pid, started, files.real_path(log_directory), listeners, registry)
+    process = ServingProcess(pid, started, files.real_path(log_directory), listeners, registry, page)
     daemon_registry.create_own(registry)
     _remove_dead(registry)
     daemon_registry.replace_file(_path(pid, registry), json.dumps(dataclasses.asdict(process)).encode() + b"\n")
@@ -131,7 +133,14 @@ def _read(pid: int, registry: str, owner: int) -> ServingProcess | None:
         daemon_registry.check_own(registry, owner)
         content = json.loads(files.read_file(_path(pid, registry), 1 << 20))
         listeners = tuple(str(listener) for listener in content["listeners"])
-        return ServingProcess(int(content["pid"]), int(content["started"]), content["directory"], listeners, registry)
+        return ServingProcess(
+            int(content["pid"]),
+            int(content["started"]),
+            content["directory"],
+            listeners,
+            registry,
+            str(content.get("page", "")),
+        )
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -22,7 +22,7 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyfuse3
@@ -91,16 +91,18 @@ async def serve(
     on_ready: OnReady,
     on_ending: OnEnding = lambda reason, unsynced: None,
     companion: MountCompanion | None = None,
+    beside: Callable[[], Awaitable[None]] | None = None,
 ) -> Ending:
     """Mount `directory` at `mount_point`; return when the mount has ended. Once per process.
 
     `on_ready` is called with the st_dev of the mount when it answers requests. `on_ending` is called once, when the
     mount begins to end: with the reason, and a function that returns, in any thread, the unsynced records.
     `companion` runs from the time when the mount answers until it begins to end. It serves the first log directory:
-    there must be one. Closes the directory, also on an error. Raises `MountError`.
+    there must be one. `beside` runs as long, and is cancelled then. Closes the directory, also on an error. Raises
+    `MountError`.
     """
     options = dataclasses.replace(options, request_timeout_s=request_timeout_s(), threads_max=threads_max(limit()))
-    session = _Session(directory, mount_point, options, on_ending, companion)
+    session = _Session(directory, mount_point, options, on_ending, companion, beside)
     if not workers.keep(THREADS_KEPT):
         _log.warning("no thread could be started: raise ulimit -v or ulimit -u; reads that wait for the disk will fail")
     # Until the directory is closed: a second SIGTERM with its default action would kill the process in the drain.
@@ -124,6 +126,7 @@ class _Session:
         options: MountOptions,
         on_ending: OnEnding,
         companion: MountCompanion | None,
+        beside: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self.reason = ""
         self.failures: list[str] = []
@@ -134,6 +137,7 @@ class _Session:
         self._on_ending = on_ending
         self._companion = companion
         self._companion_ended = trio.Event()
+        self._beside = beside
         self._unsynced: Callable[[], Unsynced] = Unsynced
         self._is_mounted = False
         self._device: int | None = None
@@ -194,7 +198,10 @@ class _Session:
                 tasks.start_soon(maintenance.run)
             if self._companion is not None:
                 tasks.start_soon(self._run_companion, self._companion, operations.mount.error_log.report)
-            await self._ending.wait()
+            if self._beside is None:
+                await self._ending.wait()
+            else:
+                await self._run_beside(self._beside)
             if self._companion is not None:
                 self._companion.stop()
                 with trio.move_on_after(COMPANION_ENDS_S):
@@ -229,6 +236,21 @@ class _Session:
             self.failures.append(f"{companion.name} ended: {error!r}")
         finally:
             self._companion_ended.set()
+
+    async def _run_beside(self, beside: Callable[[], Awaitable[None]]) -> None:
+        """Run `beside` from the time when the mount answers until it begins to end."""
+        await self._is_ready.wait()
+        async with trio.open_nursery() as nursery:
+
+            async def run() -> None:
+                try:
+                    await beside()
+                except Exception:  # files are answered without it
+                    _log.exception("the page ended")
+
+            nursery.start_soon(run)
+            await self._ending.wait()
+            nursery.cancel_scope.cancel()
 
     async def _report_ready(self, on_ready: OnReady) -> None:
         try:
