@@ -1,6 +1,6 @@
 """`topics/<topic>/decoded`: the files of `decoded/` of all partitions of a topic.
 
-decoded/append.ndjson             see `appends.topics`
+decoded/append.ndjson             see `append_file`
 decoded/values, records.ndjson    see `topic_snapshots`
 decoded/range/A..B, last/N        see `topic_ranges`
 decoded/follow[@A]                see `topic_follow`

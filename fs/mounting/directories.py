@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from offsetfs.fs.appends.accumulator import Accumulators
-from offsetfs.fs.appends.append_file import APPEND_FILES, AppendFile, DecodedAppend
+from offsetfs.fs.appends.append_file import APPEND_FILES, AppendFile
 from offsetfs.fs.appends.start_file import StartFile
 from offsetfs.fs.files.by_key import JSON_SUFFIX, KeyDirectory, KeyedFiles
 from offsetfs.fs.files.decoded import (
@@ -141,7 +141,7 @@ class PartitionTree:
                 Kind.RECORDS: self.json,
                 Kind.START: StartFile(mount, partition, accumulators),
                 **partition_texts(mount, partition),
-                **{kind: AppendFile(mount, partition, accumulators, kind) for kind in APPEND_FILES},
+                **{kind: AppendFile(mount, partition, accumulators, kind, schemas) for kind in APPEND_FILES},
                 Kind.SEGMENT: segments,
                 Kind.RANGE: ranges,
                 Kind.KEYED: self.keys.files,
@@ -223,7 +223,7 @@ class DecodedTree:
             Kind.DECODED_RECORDS: self.json,
             Kind.DECODED_RANGE: ranges,
             Kind.DECODED_FOLLOW: self.follow,
-            Kind.DECODED_APPEND: DecodedAppend(mount, partition, accumulators, schemas),
+            Kind.DECODED_APPEND: AppendFile(mount, partition, accumulators, Kind.DECODED_APPEND, schemas),
             **{record_files.kind: record_files for record_files in self._records.values()},
         }
 

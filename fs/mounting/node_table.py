@@ -13,7 +13,6 @@ import errno
 from collections.abc import Callable
 
 from offsetfs.fs.appends.accumulator import Accumulators
-from offsetfs.fs.appends.topics import NodesOf, TopicsDirectory
 from offsetfs.fs.control.control import ControlDirectory
 from offsetfs.fs.files.by_key import KeyDirectory
 from offsetfs.fs.files.decoded import MountSchemas
@@ -36,6 +35,7 @@ from offsetfs.fs.mounting.directories import (
     TreeNodes,
 )
 from offsetfs.fs.mounting.line_index_upkeep import GrowingFiles
+from offsetfs.fs.mounting.topics import NodesOf, TopicsDirectory
 from offsetfs.fs.naming.tree_table import IN_MOUNT, Kind
 from offsetfs.fs.nodes import DirectoryNode, FileNode, Node
 from offsetfs.fs.partitions import MountedPartition, Partitions

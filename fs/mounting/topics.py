@@ -1,37 +1,24 @@
 """`topics`: whole topics: appends as from Kafka's producer, look-ups by key and time, follow files, snapshots, ranges.
 
-    topics/<topic>/append           one record per line, without a key: each batch goes to the next partition
-    topics/<topic>/append.ndjson    JSON lines: to their `partition`, else by the hash of the key
-    topics/<topic>/by-key/<key>     see `by_key`
-    topics/<topic>/follow           see `topic_follow`
-    topics/<topic>/values           see `topic_snapshots`, as for records.ndjson
-    topics/<topic>/range/<A..B>     see `topic_ranges`, as for last/<N>
-    topics/<topic>/by-time/<T>      see `topic_times`, as for first and latest
-    topics/<topic>/decoded          see `decoded_topics`
-
-A file that is opened O_RDWR returns `partition offset timestamp` of each record. If a partition below the highest is
-missing, the partition of a key is unknown, and appends fail with EINVAL.
+topics/<topic>/append           see `append_file`: one record per line; each batch goes to the next partition
+topics/<topic>/append.ndjson    see `append_file`: JSON lines, to their `partition`, else by the hash of the key
+topics/<topic>/by-key/<key>     see `by_key`
+topics/<topic>/follow           see `topic_follow`
+topics/<topic>/values           see `topic_snapshots`, as for records.ndjson
+topics/<topic>/range/<A..B>     see `topic_ranges`, as for last/<N>
+topics/<topic>/by-time/<T>      see `topic_times`, as for first and latest
+topics/<topic>/decoded          see `decoded_topics`
 """
 
 from __future__ import annotations
 
-import errno
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from offsetfs.fs.appends.accumulator import Accumulator, Accumulators
-from offsetfs.fs.appends.append_file import (
-    APPEND_FILES,
-    PREFERRED_WRITE_BYTES,
-    encoding_framing,
-    internal_refusal,
-)
-from offsetfs.fs.appends.framing import Lines
-from offsetfs.fs.appends.handles import AppendHandle
-from offsetfs.fs.appends.target import AppendTarget, Sticky
-from offsetfs.fs.attributes import APPEND_MODE
+from offsetfs.fs.appends.accumulator import Accumulators
+from offsetfs.fs.appends.append_file import TopicAppends
 from offsetfs.fs.files.by_key import KeysOf, TopicKeys
 from offsetfs.fs.files.decoded import MountSchemas
 from offsetfs.fs.files.decoded_topics import DecodedOf, DecodedTopics
@@ -44,13 +31,12 @@ from offsetfs.fs.fuse_types import EntryAttributes
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.inodes import PermanentNumbers, pack
 from offsetfs.fs.naming.tree_table import Kind
-from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
+from offsetfs.fs.nodes import Listing, ShortListing
 from offsetfs.fs.partitions import Partitions
 from offsetfs.fs.reporting.errors import is_fault
-from offsetfs.storage import INTERNAL_TOPICS, TopicPartition
+from offsetfs.storage import TopicPartition
 
 _FILES = Kind.TOPIC_APPEND.file_names  # number: that of the topic × 2, plus the index in this tuple
-_FRAMING_OF = {kind.file_name: framing for kind, framing in APPEND_FILES.items()}
 _BY_KEY_NAME = Kind.TOPIC_KEYS.file_name
 _DECODED_NAME = Kind.TOPIC_DECODED.file_name
 
@@ -83,12 +69,14 @@ class TopicsDirectory:
         self._counts: Counter[str] = Counter()
         self.numbers: PermanentNumbers[str] = PermanentNumbers()
         self.directories = TopicDirectories(mount, self)
-        self.appends = TopicAppends(mount, self, partitions, accumulators)
+        self.appends, self.decoded_appends = (
+            TopicAppends(mount, partitions, accumulators, kind, schemas, self.numbers.at, self.partitions)
+            for kind in (Kind.TOPIC_APPEND, Kind.TOPIC_DECODED_APPEND)
+        )
         self.keys = TopicKeys(mount, self.all_at, nodes_of.keys)
         self.follow = TopicFollow(mount, partitions, nodes_of.follow)
         self.snapshots = TopicSnapshots(mount, self.all_at, nodes_of.growing)
         self.ranges = TopicRanges(mount, self.all_at, nodes_of.ranges)
-        self.decoded_appends = DecodedTopicAppends(mount, self, partitions, accumulators, schemas)
         self.decoded = DecodedTopics(
             *(mount, partitions, self.all_at, self.numbers.at, nodes_of.decoded, self.decoded_appends),
             *(self.keys, schemas),
@@ -187,103 +175,3 @@ class TopicDirectories:
             if entry is not None:
                 entries.append((name, entry))
         return TopicListing(entries, self._topics.snapshots)
-
-
-class TopicAppends:
-    """`topics/<topic>/append[.ndjson]`. `number`: that of the topic × 2, plus 1 for JSON lines."""
-
-    kind = Kind.TOPIC_APPEND
-
-    def __init__(
-        self, mount: MountContext, topics: TopicsDirectory, partitions: Partitions, accumulators: Accumulators
-    ) -> None:
-        self._mount = mount
-        self._topics = topics
-        self._partitions = partitions
-        self._accumulators = accumulators
-        self._sticky: dict[str, Sticky] = {}
-
-    async def attributes(self, number: int) -> EntryAttributes:
-        entry = self._mount.attributes.file(pack(self.kind, 0, number), 0, 0, mode=APPEND_MODE)
-        entry.st_blksize = PREFERRED_WRITE_BYTES
-        return entry
-
-    def _topic(self, number: int) -> str:
-        return self._topics.numbers.at(number // len(self.kind.spec.paths))
-
-    def _path(self, number: int) -> str:
-        paths = self.kind.spec.paths
-        return paths[number % len(paths)].replace("<topic>", self._topic(number))
-
-    async def _framing(self, number: int) -> Lines:
-        return _FRAMING_OF[_FILES[number % len(_FILES)]]()
-
-    async def open(self, number: int, opening: Opening) -> Opened:
-        """Open the file and the logs of all partitions. EROFS, EPERM, or EINVAL if partitions are missing."""
-        if not opening.writes:
-            return Opened(b"", direct=True)
-        self.check_writable(number)
-        topic = self._topic(number)
-        path = self._path(number)
-        accumulators = await self._opened(topic, path)
-        if not opening.is_nonblocking:
-            await self._accumulators.context.files.wait_before_open(
-                [accumulator.partition for accumulator in accumulators]
-            )
-        target = AppendTarget(accumulators, self._sticky_of(topic))
-        handle = AppendHandle(
-            target,
-            opening.flags,
-            await self._framing(number),
-            path,
-            lambda error: self._lost(error, path),
-            self._mount.waiting.poll_space,
-        )
-        return Opened(handle, direct=True, is_stream=handle.wants_offsets)
-
-    def is_writable(self, number: int) -> bool:
-        """Whether records can be appended: not on a read-only mount, and not to an internal topic."""
-        return not self._mount.is_read_only and self._topic(number) not in INTERNAL_TOPICS
-
-    def check_writable(self, number: int) -> None:
-        """Raise EROFS, or EPERM for an internal topic."""
-        if not self.is_writable(number):
-            raise internal_refusal(self._mount, self._path(number))
-
-    async def _opened(self, topic: str, path: str) -> list[Accumulator]:
-        names = self._topics.partitions(topic)
-        if names is None:
-            raise OSError(
-                errno.EINVAL, "partitions of the topic are missing, so the partition of a key is unknown", path
-            )
-        for name in names:
-            partition = self._partitions.of(name)
-            await partition.open()
-            await partition.recover()
-        return [self._accumulators.of(name) for name in names]
-
-    def _sticky_of(self, topic: str) -> Sticky:
-        return self._sticky.setdefault(topic, Sticky())
-
-    def _lost(self, error: OSError, path: str) -> None:
-        self._mount.error_log.add(error, "write", path)
-
-
-class DecodedTopicAppends(TopicAppends):
-    """`topics/<topic>/decoded/append.ndjson`. `number`: that of the topic."""
-
-    kind = Kind.TOPIC_DECODED_APPEND
-
-    def __init__(
-        self,
-        mount: MountContext,
-        topics: TopicsDirectory,
-        partitions: Partitions,
-        accumulators: Accumulators,
-        schemas: MountSchemas,
-    ) -> None:
-        super().__init__(mount, topics, partitions, accumulators)
-        self._schemas = schemas
-
-    async def _framing(self, number: int) -> Lines:
-        return await encoding_framing(self._mount, self._schemas, self._topic(number))
