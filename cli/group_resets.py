@@ -56,14 +56,10 @@ class GroupReset:
     """Some brokers of the cluster through which the plan of a directory is committed."""
     config: str | None
 
-    @property
-    def is_of_cluster(self) -> bool:
-        return is_cluster(self.source)
-
 
 def reset_group(reset: GroupReset, form: ReportForm) -> int:
     """Print the plan, with `is_applied` commit it; return the exit code. `Failure`."""
-    if reset.is_of_cluster:
+    if is_cluster(reset.source):
         plan, note = _plan_in_cluster(reset)
     elif reset.broker is not None:
         with contextlib.ExitStack() as stack:

@@ -120,7 +120,9 @@ def scan_partitions(
         finally:
             stop.set()
     ordered = [found[partition] for partition in partitions]
-    return ScanResult(ordered, {}, None) if sums is None else ScanResult(ordered, sums.topics, sums.total)
+    return (
+        ScanResult(ordered, {}, None) if sums is None else ScanResult(ordered, sums.topics, ValueFacts.of(sums.total))
+    )
 
 
 class _Sums:
@@ -131,7 +133,7 @@ class _Sums:
         self.topics: dict[str, ValueFacts] = {}
         self._left = left
         self._open: dict[str, RecordSketch] = {}
-        self._total = RecordSketch()
+        self.total = RecordSketch()
 
     def add(self, topic: str, values: ValueScan | None) -> None:
         sketch = self._open.setdefault(topic, RecordSketch())
@@ -140,11 +142,7 @@ class _Sums:
         self._left[topic] -= 1
         if not self._left[topic]:
             self.topics[topic] = ValueFacts.of(sketch)
-            self._total.merge(self._open.pop(topic).state)
-
-    @property
-    def total(self) -> ValueFacts:
-        return ValueFacts.of(self._total)
+            self.total.merge(self._open.pop(topic).state)
 
 
 def scan_partition(

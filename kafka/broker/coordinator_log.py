@@ -81,13 +81,17 @@ class CoordinatorLog(ABC, Generic[S, C]):
         content: str,
         syncs: LogSync,
         refusal: Callable[[ErrorCode], Exception],
+        replay_of: Callable[[Log], ChangesReplay[C]],
     ) -> None:
-        """`content`: what the records are, for messages. `refusal` makes the error of a request."""
+        """`content`: what the records are, for messages. `refusal` makes the error of a request. `replay_of` begins a
+        replay at the start of a partition.
+        """
         self._directory = directory
         self._topic = topic
         self._content = content
         self._syncs = syncs
         self._refusal = refusal
+        self._replay_of = replay_of
         self._shards: dict[TopicPartition, Shard[S, C]] = {}
         self._creating = trio.Lock()
         self._appends = trio.CapacityLimiter(_APPENDS_MAX)
@@ -96,10 +100,6 @@ class CoordinatorLog(ABC, Generic[S, C]):
         self._reported: dict[TopicPartition, str] = {}
 
     # --- what the records are ----------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _begin_replay(self, log: Log) -> ChangesReplay[C]:
-        """Return a replay from the start of a partition on."""
 
     @abstractmethod
     def _create(self, key: str) -> None:
@@ -223,7 +223,7 @@ class CoordinatorLog(ABC, Generic[S, C]):
     def _begin(self, shard: Shard[S, C], log: Log) -> None:
         """Begin at the start of a log: of a partition that was created, created again, or could not be read."""
         self._forget(shard)
-        shard.replay = self._begin_replay(log)
+        shard.replay = self._replay_of(log)
 
     def _forget(self, shard: Shard[S, C]) -> None:
         self._on_forget(shard)

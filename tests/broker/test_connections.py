@@ -163,7 +163,7 @@ async def test_a_fetch_of_names_that_are_not_there_leaves_nothing_in_memory(dire
     )
     assert response is not None
     codes = {each.error_code for topic in response.responses for each in topic.partitions}
-    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} and not topics._watchers
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} and not topics.watchers
 
 
 async def test_metadata_does_not_create_internal_topics(running: Running, directory: LogDirectory) -> None:

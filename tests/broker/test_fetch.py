@@ -136,7 +136,7 @@ async def test_a_forgotten_partition_is_not_fetched_any_more(two: LogDirectory) 
     await client.poll(forgotten=[1])
     append(two, SECOND)
     assert sizes(await client.poll()) == {}
-    assert FIRST in client.topics._watchers and SECOND not in client.topics._watchers
+    assert FIRST in client.topics.watchers and SECOND not in client.topics.watchers
     assert list(sizes(await client.poll([(1, 1)]))) == [1]
 
 
@@ -144,7 +144,7 @@ async def test_a_session_without_partitions_ends(two: LogDirectory) -> None:
     client = Client(two)
     await client.begin([(0, 1)])
     assert (await client.poll(forgotten=[0])).session_id == 0
-    assert not len(client.fetching._sessions) and not client.topics._watchers
+    assert not len(client.fetching._sessions) and not client.topics.watchers
 
 
 async def test_epochs_of_a_session_follow_each_other(two: LogDirectory) -> None:
@@ -164,7 +164,7 @@ async def test_the_final_epoch_ends_a_session_and_is_answered_in_full(two: LogDi
     client.epoch = -1
     response = await client.fetch([(0, 0)])
     assert response.session_id == 0 and sizes(response)[0] > 0
-    assert not len(client.fetching._sessions) and not client.topics._watchers
+    assert not len(client.fetching._sessions) and not client.topics.watchers
 
 
 async def test_a_session_keeps_to_names_or_to_ids(two: LogDirectory) -> None:
@@ -293,7 +293,7 @@ async def waits(client: Client, change: Any, **fields: Any) -> m.FetchResponse:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
         with trio.fail_after(30):
-            while not client.topics._watchers:  # a request whose look is still in a thread would find the change itself
+            while not client.topics.watchers:  # a request whose look is still in a thread would find the change itself
                 await trio.sleep(0.001)
         assert not results
         change()
@@ -306,7 +306,7 @@ async def test_an_append_wakes_a_request(two: LogDirectory) -> None:
 
     response = await waits(client, lambda: append(two, SECOND), wanted=[(0, 1), (1, 1)])
     assert sizes(response)[0] == 0 and sizes(response)[1] > 0
-    assert not client.topics._watchers
+    assert not client.topics.watchers
 
 
 async def test_a_deleted_topic_ends_a_request_at_once(two: LogDirectory) -> None:

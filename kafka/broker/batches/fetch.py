@@ -161,7 +161,7 @@ class Fetching:
                     self._end_look(context, due)
                     return
                 if watcher is None:
-                    watcher = own = self._topics.watcher()
+                    watcher = own = Watcher(self._topics)
                 if own is not None:
                     _watch(partitions.values(), own)
                 unfinished = [partition for partition in due if partition.is_unfinished]

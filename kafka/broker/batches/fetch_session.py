@@ -225,7 +225,7 @@ class FetchSessions:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = secrets.randbelow(I32_MAX) + 1
-        session = FetchSession(session_id, context.partitions, self._topics.watcher(), ids=version >= TOPIC_IDS_VERSION)
+        session = FetchSession(session_id, context.partitions, Watcher(self._topics), ids=version >= TOPIC_IDS_VERSION)
         session.isolation_level = request.isolation_level
         for partition in context.partitions.values():
             if partition.name is not None:

@@ -13,7 +13,7 @@ from offsetfs.kafka.broker.groups.consumer_group import ConsumerGroup, ConsumerM
 from offsetfs.kafka.broker.groups.group import GroupError
 from offsetfs.kafka.broker.log_sync import LogSync
 from offsetfs.kafka.protocol.records import GroupMetadataValue
-from offsetfs.storage import Log, LogDirectory, TopicPartition
+from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import (
     OFFSETS_TOPIC,
     Change,
@@ -106,7 +106,7 @@ class GroupLog(CoordinatorLog[StoredGroup, Change]):
         """`partitions`: the number of partitions of a new topic. The handlers are called with each classic group that
         another coordinator has written or deleted, and with each member of a consumer group that has changed.
         """
-        super().__init__(directory, OFFSETS_TOPIC, "groups and committed offsets", syncs, GroupError)
+        super().__init__(directory, OFFSETS_TOPIC, "groups and committed offsets", syncs, GroupError, OffsetsReplay)
         self._partitions = partitions
         self._on_group, self._on_member = handlers
 
@@ -121,9 +121,6 @@ class GroupLog(CoordinatorLog[StoredGroup, Change]):
     def pending_groups(self) -> set[str]:
         """Return the groups that open transactions commit offsets of."""
         return {name for replay in _replays(self._shards.values()) for name in replay.pending_groups()}
-
-    def _begin_replay(self, log: Log) -> OffsetsReplay:
-        return OffsetsReplay(log)
 
     def _create(self, key: str) -> None:
         partition_of_group(self._directory, key, may_create=True, partitions=self._partitions)

@@ -55,7 +55,7 @@ class Topics:
         self._by_id: dict[bytes, ServedTopic] = {}
         self._has_all_ids = False
         self._epochs: dict[TopicPartition, int] = {}
-        self._watchers: dict[TopicPartition, set[Watcher]] = {}
+        self.watchers: dict[TopicPartition, set[Watcher]] = {}
         self.is_closing = False
         """Whether nothing may wait for records any more."""
         # A mount of the directory, or a coordinator, changes logs, too.
@@ -224,27 +224,23 @@ class Topics:
 
     def changed(self, partition: TopicPartition) -> None:
         """Wake the requests that wait for a partition: records were appended or removed, or it was deleted."""
-        for watcher in self._watchers.get(partition, ()):
+        for watcher in self.watchers.get(partition, ()):
             watcher.wake(partition)
 
     def close(self) -> None:
         """End the waits for records: the broker ends."""
         self.is_closing = True
-        for partition in list(self._watchers):
+        for partition in list(self.watchers):
             self.changed(partition)
-
-    def watcher(self) -> Watcher:
-        """Return a new object that is woken by changes of the partitions that are added to it; close it."""
-        return Watcher(self._watchers)
 
 
 class Watcher:
-    """Wakes a waiting request, and knows which partitions have changed."""
+    """Wakes a waiting request, and knows which of the partitions that were added to it have changed; close it."""
 
     __slots__ = ("_changed", "_event", "_partitions", "_watchers")
 
-    def __init__(self, watchers: dict[TopicPartition, set[Watcher]]) -> None:
-        self._watchers = watchers
+    def __init__(self, topics: Topics) -> None:
+        self._watchers = topics.watchers
         self._partitions: set[TopicPartition] = set()
         self._changed: set[TopicPartition] = set()
         self._event = trio.Event()

@@ -9,7 +9,7 @@ from offsetfs.kafka.broker.coordinator_log import CoordinatorLog, KeyValue, Shar
 from offsetfs.kafka.broker.log_sync import LogSync
 from offsetfs.kafka.broker.transactions.transaction import TransactionError
 from offsetfs.kafka.protocol.error_codes import ErrorCode
-from offsetfs.storage import Log, LogDirectory, TopicPartition
+from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.coordinators import (
     TRANSACTIONS_TOPIC,
     Transaction,
@@ -30,7 +30,7 @@ class TransactionLog(CoordinatorLog[Transaction, TransactionChange]):
 
     def __init__(self, directory: LogDirectory, partitions: int, syncs: LogSync) -> None:
         """`partitions`: the number of partitions of a new topic."""
-        super().__init__(directory, TRANSACTIONS_TOPIC, "transactions", syncs, TransactionError)
+        super().__init__(directory, TRANSACTIONS_TOPIC, "transactions", syncs, TransactionError, TransactionsReplay)
         self._partitions = partitions
         self._ending: dict[TopicPartition, set[str]] = {}
 
@@ -42,9 +42,6 @@ class TransactionLog(CoordinatorLog[Transaction, TransactionChange]):
         """Return the epoch of the coordinator: the leader epoch of the id's partition, at least 0."""
         replays = [shard.replay for shard in self._shards_of(transactional_id) if shard.replay is not None]
         return max([0, *(replay.log.leader_epoch for replay in replays)])
-
-    def _begin_replay(self, log: Log) -> TransactionsReplay:
-        return TransactionsReplay(log)
 
     def _create(self, key: str) -> None:
         partition_of_transaction(self._directory, key, may_create=True, partitions=self._partitions)
