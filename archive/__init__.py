@@ -17,7 +17,6 @@ reading              `attach`: from then on every reader takes the URL of an arc
 remote_tree          an archive as the tree of files that `storage.files` reads
 remote_segment, remote_file     the files of a segment; open files
 block_fetcher, block_cache      blocks from the store, verified; those on the local disk
-worker_threads       threads for requests ahead of a reader
 manifest             what an archive holds of a partition, and where
 
 Synchronous: no event loop. fsspec and what it needs for a URL are imported when a URL is opened, not before.

@@ -18,15 +18,36 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from offsetfs.archive.block_cache import BlockCache
 from offsetfs.archive.cached_blocks import CachedBlocks
 from offsetfs.archive.log_bytes import LogBytes
 from offsetfs.archive.manifest import ArchivedObject
 from offsetfs.archive.object_store import ObjectStore
-from offsetfs.archive.worker_threads import WorkerThreads
 from offsetfs.common.lru import Lru
+
+
+class WorkerThreads:
+    """At most `count` threads. A task returns nothing and must not raise."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._pid = -1
+
+    def submit(self, task: Callable[[], None]) -> bool:
+        """Run a task in a thread, now or when one is free; False if the process ends and takes none."""
+        with self._lock:
+            if self._pool is None or self._pid != os.getpid():
+                self._pool, self._pid = ThreadPoolExecutor(self._count, "archive"), os.getpid()
+            try:
+                self._pool.submit(task)
+            except RuntimeError:
+                return False
+        return True
+
 
 MEMORY_BYTES_MAX = 64 << 20
 """The verified blocks that stay in memory, of all logs of an archive."""

@@ -24,13 +24,12 @@ from typing import Any
 
 from offsetfs.archive import marker
 from offsetfs.archive.block_cache import BlockCache
-from offsetfs.archive.block_fetcher import BlockFetcher, DamagedBlock
+from offsetfs.archive.block_fetcher import BlockFetcher, DamagedBlock, WorkerThreads
 from offsetfs.archive.manifest import PartitionManifest
 from offsetfs.archive.numbered_documents import Numbered, NumberedDocuments
 from offsetfs.archive.object_store import ObjectStore, StoreSettings
 from offsetfs.archive.remote_file import BytesFile
 from offsetfs.archive.remote_segment import RemoteSegment, SideObjects, file_status, inode_of
-from offsetfs.archive.worker_threads import WorkerThreads
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.files import File
 

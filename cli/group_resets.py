@@ -17,8 +17,8 @@ from offsetfs.cli.arguments.clusters import broker_addresses, client_properties
 from offsetfs.cli.arguments.kafka_mounts import SCHEME, brokers_of
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.named_partitions import resolve_among
+from offsetfs.cli.arguments.numbers import argument_time_ms
 from offsetfs.cli.arguments.sources import opened_source
-from offsetfs.cli.arguments.times import argument_time_ms
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import in_use
 from offsetfs.cli.mounts.serving_process import serving_process

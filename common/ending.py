@@ -1,9 +1,12 @@
-"""An event that a signal handler sets, for loops that end at a signal."""
+"""Ends a command at SIGTERM or Ctrl-C, after what it has begun is completed: an event that a signal handler sets."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import signal
+from collections.abc import Iterator
 
 
 class EndingEvent:
@@ -36,3 +39,15 @@ class EndingEvent:
     def close(self) -> None:
         """Free its file descriptor. It is not used afterwards."""
         os.close(self._number)
+
+
+@contextlib.contextmanager
+def until_signal() -> Iterator[EndingEvent]:
+    """Yield an event that SIGTERM and SIGINT set; the handlers of before return after the block."""
+    with contextlib.closing(EndingEvent()) as ending:
+        before = {number: signal.signal(number, lambda *_: ending.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield ending
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

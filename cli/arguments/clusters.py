@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.cli.arguments.times import argument_time_ms
+from offsetfs.cli.arguments.numbers import argument_time_ms
 from offsetfs.cli.arguments.topic_settings import illegal_setting
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.common.addresses import Address, AddressError, parse_address

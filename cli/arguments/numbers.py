@@ -1,4 +1,4 @@
-"""Values of options that are a duration or a size: a plain number in the unit of the option, or with a unit."""
+"""Values of options: durations and sizes (a plain number in the unit of the option, or with a unit), and times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import click
 
-from offsetfs.common.quantities import parse_duration_ms, parse_size
+from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.common.formatting import printable
+from offsetfs.common.quantities import BEFORE_1970, is_before_1970, parse_duration_ms, parse_size, time_ms
 
 SECONDS_MS, DAYS_MS = 1000, 86_400_000
 
@@ -51,3 +53,10 @@ def size_type(high: int) -> Callable[[object], int]:
         return size
 
     return convert
+
+
+def argument_time_ms(option: str, text: str) -> int | None:
+    """Return the milliseconds since 1970 of a time, None for a text that is no time; `Failure` before 1970."""
+    if is_before_1970(text.encode("utf-8", "replace")):
+        raise Failure(f"{option}: {printable(text)} {BEFORE_1970}", WRONG_CALL)
+    return time_ms(text)

@@ -16,9 +16,8 @@ from offsetfs.cli.arguments.clusters import name_patterns, topic_option
 from offsetfs.cli.arguments.named_partitions import no_topic
 from offsetfs.cli.arguments.numbers import DAYS_MS, SECONDS_MS, duration_type
 from offsetfs.cli.arguments.object_stores import opened_store, partitions_in, store_options
-from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
-from offsetfs.common.ending import EndingEvent
+from offsetfs.common.ending import EndingEvent, until_signal
 from offsetfs.common.formatting import printable, utc_time
 from offsetfs.storage import remote_note
 from offsetfs.storage.errors import StorageError, counted, sentence

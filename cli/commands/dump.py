@@ -12,8 +12,7 @@ from typing import Any
 import click
 
 from offsetfs.cli.arguments.dump_paths import expanded, listed
-from offsetfs.cli.arguments.numbers import size_type
-from offsetfs.cli.arguments.times import argument_time_ms
+from offsetfs.cli.arguments.numbers import argument_time_ms, size_type
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, WRONG_CALL, Failure
 from offsetfs.storage.dump import (
     BYTES_MAX,

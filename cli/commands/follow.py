@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsetfs.cli.arguments.numbers import argument_time_ms
 from offsetfs.cli.arguments.schema_options import schema_options, schema_texts
 from offsetfs.cli.arguments.settings_file import settings_options
-from offsetfs.cli.arguments.times import argument_time_ms
 from offsetfs.cli.exit_codes import INTERRUPTED, WRONG_CALL, Failure
 from offsetfs.cli.tree_access import READ_BYTES, CommandOutput, read_tree, while_output_open, write_output
 from offsetfs.fs.naming.grammar import parse_offset

@@ -20,8 +20,8 @@ from offsetfs.cli.arguments.clusters import (
     topic_option,
 )
 from offsetfs.cli.arguments.named_partitions import no_topic, partitions_of
+from offsetfs.cli.arguments.numbers import argument_time_ms
 from offsetfs.cli.arguments.object_stores import check_whole, opened_store, partitions_in, store_options
-from offsetfs.cli.arguments.times import argument_time_ms
 from offsetfs.cli.arguments.topic_settings import parsed_settings, topic_settings_option
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.common.formatting import printable

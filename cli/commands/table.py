@@ -17,8 +17,8 @@ from offsetfs.cli.arguments.clusters import name_patterns, topic_option
 from offsetfs.cli.arguments.named_partitions import no_topic
 from offsetfs.cli.arguments.schema_registry import registry_of
 from offsetfs.cli.arguments.topic_settings import parsed_settings, topic_settings_option
-from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.common.ending import until_signal
 from offsetfs.common.extras import install_command
 from offsetfs.common.formatting import printable
 from offsetfs.storage.errors import StorageError, counted, sentence

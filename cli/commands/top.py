@@ -23,8 +23,7 @@ from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts.broker_samples import BrokerSample
 from offsetfs.cli.mounts.metrics_samples import Sample, Values, read_sample, scrape_sample
 from offsetfs.cli.mounts.serving_daemon import reason_not_a_mount
-from offsetfs.cli.terminal.broker_tables import broker_summary, broker_tables
-from offsetfs.cli.terminal.rates import RateTable, rates
+from offsetfs.cli.terminal.broker_tables import RateTable, broker_summary, broker_tables, rates
 from offsetfs.common.formatting import columns, count, duration, printable, size
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at
 

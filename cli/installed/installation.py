@@ -1,19 +1,56 @@
 """Installs the files into a system, and removes them.
 
-A file is written only where there is none, or one that an earlier installation wrote and that is unchanged (`ledger`).
+A file is written only where there is none, or one that an earlier installation wrote and that is unchanged.
 Files are written under a temporary name and renamed, so that readers never see a part of one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from offsetfs.cli.exit_codes import FAILED, Failure
 from offsetfs.cli.installed.contents import MARK, Installed
-from offsetfs.cli.installed.ledger import Ledger, digest
+
+_DIRECTORY = "# directory "
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The list of installed files: `PREFIX/share/offsetfs/installed`, in the format of sha256sum(1).
+
+    With it --remove removes exactly the files that were written, also those of an earlier version, and recognizes files
+    that have changed since. Paths are below the root; directories that the installation created are in comments.
+    """
+
+    files: dict[str, str] = field(default_factory=dict)
+    directories: list[str] = field(default_factory=list)
+
+    @classmethod
+    def parse(cls, text: str) -> Ledger:
+        """Read what `text` wrote; other lines are ignored."""
+        ledger = cls()
+        for line in text.splitlines():
+            digest, gap, path = line.partition("  ")
+            if line.startswith(_DIRECTORY):
+                ledger.directories.append(line.removeprefix(_DIRECTORY))
+            elif gap and len(digest) == 64 and path.startswith("/"):
+                ledger.files[path] = digest
+        return ledger
+
+    def text(self) -> str:
+        lines = [f"# {MARK}", *(_DIRECTORY + path for path in self.directories)]
+        return "\n".join([*lines, *(f"{digest}  {path}" for path, digest in self.files.items()), ""])
+
+
+def digest(content: bytes) -> str:
+    """Return what the ledger says of a file with this content."""
+    return hashlib.sha256(content).hexdigest()
+
 
 ReportStep = Callable[[str, str], None]
 """Called with what is done (`wrote`, `unchanged`, `removed`, `kept`) and the path it is done to."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
 from offsetfs.cli.arguments.named_partitions import no_such, partitions_of, resolve_names
-from offsetfs.cli.arguments.times import argument_time_ms
+from offsetfs.cli.arguments.numbers import argument_time_ms
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.pipeline.read_options import OptionError, duration_ms, local_path
 from offsetfs.storage.directory import split_paths

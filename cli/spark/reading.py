@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetfs.cli.ending import until_signal
 from offsetfs.cli.exit_codes import DONE, INTERRUPTED, WRONG_CALL, Failure
 from offsetfs.cli.spark import arguments as spark_arguments
 from offsetfs.cli.spark import session as spark_session
 from offsetfs.cli.terminal.findings import found
 from offsetfs.cli.terminal.output_files import write_pieces
+from offsetfs.common.ending import until_signal
 from offsetfs.common.formatting import duration, size
 from offsetfs.storage.errors import counted
 

@@ -1,4 +1,4 @@
-"""Options, session and error messages of all jobs of `offsetfs spark`."""
+"""Options, session, progress bar and error messages of all jobs of `offsetfs spark`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,14 @@ import click
 from offsetfs.cli.exit_codes import FAILED, INTERRUPTED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.mounts import serving_daemon
 from offsetfs.cli.spark.arguments import is_remote
+from offsetfs.cli.terminal.progress import QUIET_SECONDS
 from offsetfs.common.extras import install_command
 from offsetfs.common.formatting import columns
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from rich.console import Console
 
     from offsetfs.cli.spark.log import SparkLog
 
@@ -129,9 +132,8 @@ def _session(master: str | None, settings: dict[str, str], log: SparkLog) -> Spa
 
 
 def _bar(spark: SparkSession) -> contextlib.AbstractContextManager[None]:
-    from rich.console import Console
-
     from offsetfs.cli.spark.progress import shown
+    from rich.console import Console
 
     return shown(spark, Console(stderr=True))
 
@@ -165,3 +167,43 @@ def _settings(conf: tuple[str, ...]) -> dict[str, str]:
             raise Failure(f"--conf {setting}: give KEY=VALUE", WRONG_CALL)
         settings[name] = value
     return settings
+
+
+_POLL_SECONDS = 0.2
+
+
+@contextlib.contextmanager
+def shown(spark: SparkSession, console: Console, *, quiet_seconds: float = QUIET_SECONDS) -> Iterator[None]:
+    """Show the tasks that are done, and all of those that are known, as long as the block takes."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), "tasks", TimeElapsedColumn())
+    bar = Progress(*columns, console=console, transient=True)
+    is_over = threading.Event()
+    watch = threading.Thread(target=_follow, args=(spark, bar, is_over, time.monotonic() + quiet_seconds), daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watch.join()
+        bar.stop()
+
+
+def _follow(spark: Any, bar: Any, is_over: threading.Event, begin: float) -> None:
+    task = bar.add_task("", total=None)
+    tracker = spark.sparkContext.statusTracker()
+    while not is_over.wait(_POLL_SECONDS):
+        if time.monotonic() < begin:
+            continue
+        done, known = tasks_of(tracker)
+        if known:
+            bar.update(task, completed=done, total=known)
+            bar.start()
+
+
+def tasks_of(tracker: Any) -> tuple[int, int]:
+    """Return how many tasks of the stages at work are done, and how many there are."""
+    stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]
+    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from offsetfs.cli.mounts.broker_samples import BrokerSample, Values
-from offsetfs.cli.terminal.rates import RateTable, rates
 from offsetfs.common.formatting import count, duration, printable, size
+
+
+class RateTable(NamedTuple):
+    """Rows of text below their headings."""
+
+    headings: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def rates(before: Mapping[str, float], now: Mapping[str, float], seconds: float) -> dict[str, float]:
+    """Return how much each value grew in a second; 0 for one that fell, because its process has started again."""
+    return {name: max(0.0, value - before.get(name, 0.0)) / max(seconds, 1e-6) for name, value in now.items()}
+
 
 _API_HEADINGS = ("API", "REQ/S", "ERR/S", "MEAN", "P99", "WAIT")
 _TOPIC_HEADINGS = ("TOPIC", "IN REC/S", "IN B/S", "OUT B/S")

@@ -16,8 +16,7 @@ from offsetfs.cli import exit_codes, run
 from offsetfs.cli.commands import install_helper
 from offsetfs.cli.installed import contents
 from offsetfs.cli.installed.contents import MARK, Installed
-from offsetfs.cli.installed.installation import Installation
-from offsetfs.cli.installed.ledger import Ledger
+from offsetfs.cli.installed.installation import Installation, Ledger
 from offsetfs.cli.installed.units import word
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,7 @@ from types import FrameType
 
 import pytest
 
-from offsetfs.cli.ending import until_signal
-from offsetfs.common.ending import EndingEvent
+from offsetfs.common.ending import EndingEvent, until_signal
 
 pytestmark = pytest.mark.unit
 

@@ -19,7 +19,7 @@ from rich.console import Console
 
 import offsetfs
 from offsetfs.cli import run
-from offsetfs.cli.spark.progress import shown
+from offsetfs.cli.spark.session import shown
 
 pytestmark = pytest.mark.spark
 
