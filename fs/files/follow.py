@@ -30,7 +30,7 @@ import select
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -44,10 +44,13 @@ from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Buffer, Opened, Opening
 from offsetfs.fs.partitions import MountedPartition
 from offsetfs.fs.reporting.error_log import Fault
-from offsetfs.fs.requests.waiting import READABLE, Observation, Watched, observe
+from offsetfs.fs.requests.waiting import READABLE, Observation, observe
 from offsetfs.storage import OFFSET_MAX
 from offsetfs.storage.errors import OffsetOutOfRange
 from offsetfs.storage.views import ReadPosition, RecordChunk, ViewFormat, newest_start, read_chunk
+
+if TYPE_CHECKING:
+    from offsetfs.fs.files.topic_follow import JoiningPartitions
 
 CHUNK_BYTES_MIN, CHUNK_BYTES_MAX = 64 << 10, 1 << 20
 CHUNKS_BYTES_MAX = 64 << 20
@@ -321,22 +324,11 @@ class Follower:
         self._counts.followers -= 1
 
 
-class NewPartitions(Protocol):
-    """Finds partitions that are created while a topic is followed."""
-
-    @property
-    def watched(self) -> Watched:
-        """An object that changes if partitions are created or deleted."""
-
-    async def joined(self, followers: list[Follower]) -> list[Follower]:
-        """Return followers of the partitions that none of `followers` reads, from their log start on."""
-
-
 class FollowHandle:
     """An open stream of one partition, or of all partitions of a topic. A read returns records of one partition."""
 
     def __init__(
-        self, mount: MountContext, followers: list[Follower], opening: Opening, joining: NewPartitions | None = None
+        self, mount: MountContext, followers: list[Follower], opening: Opening, joining: JoiningPartitions | None = None
     ) -> None:
         self._mount = mount
         self._followers = followers
@@ -392,7 +384,7 @@ class FollowHandle:
         observed += [observe(follower.partition) for follower in self._followers]
         return observed
 
-    async def _join(self, joining: NewPartitions) -> None:
+    async def _join(self, joining: JoiningPartitions) -> None:
         followers = await joining.joined(self._followers)
         if self._is_released:
             release_all(followers)

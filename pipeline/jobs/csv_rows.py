@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from offsetfs.pipeline.jobs.lines import LINE_BYTES_MAX, Found, Taker, text_taker
+from offsetfs.pipeline.jobs.lines import LINE_BYTES_MAX, Found, TakeLines, taking_texts
 from offsetfs.pipeline.jobs.workers import JobFailed
 from offsetfs.pipeline.staging import StagingFile, Target
 from offsetfs.storage import files
@@ -89,21 +89,21 @@ def stage_csv(path: str, target: Target, split: int, attempt: int, *, rejects_ma
     """
     assert target.topic is not None
     staging = StagingFile(target, split, attempt)
-    taker = text_taker(staging, target.topics[target.topic], target.topic, split)
+    take = taking_texts(staging, target.topics[target.topic], target.topic, split)
     rows = _Rows(path, rejects_max)
     try:
         for block, starts in rows.blocks():
-            _take(taker, block, starts, rows)
+            _take(take, block, starts, rows)
         return Found(staging.finish(), rows.rejected, rows.rejects)
     except BaseException:
         staging.abandon()
         raise
 
 
-def _take(taker: Taker, block: bytes, starts: list[int], rows: _Rows) -> None:
+def _take(take: TakeLines, block: bytes, starts: list[int], rows: _Rows) -> None:
     position = 0
     while position < len(block):
-        position, fault = taker.take(block, position)
+        position, fault = take(block, position)
         if fault is not None:
             rows.reject(starts[block.count(b"\n", 0, position)], fault)
             position = block.index(b"\n", position) + 1

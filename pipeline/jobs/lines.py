@@ -7,9 +7,8 @@ block into the open batch, without a Python object per line.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from offsetfs.pipeline.staging import Staged, StagingFile, Target, TopicShape
 from offsetfs.storage import TopicPartition, files, record_size, spread_json_lines
@@ -58,8 +57,10 @@ def stage_lines(
     assert target.topic is not None
     staging = StagingFile(target, split, attempt)
     shape = target.topics[target.topic]
-    taker = (
-        _Json(staging, shape, target.topic, values_as_text) if is_json else _Text(staging, shape, target.topic, split)
+    take: TakeLines = (
+        _Json(staging, shape, target.topic, values_as_text).take
+        if is_json
+        else taking_texts(staging, shape, target.topic, split)
     )
     rejects: list[tuple[int, str]] = []
     rejected = 0
@@ -68,7 +69,7 @@ def stage_lines(
             for block, block_position in _blocks(file, wanted):
                 position = 0
                 while position < len(block):
-                    position, fault = taker.take(block, position)
+                    position, fault = take(block, position)
                     if fault is None:
                         continue
                     rejected += 1
@@ -126,12 +127,9 @@ def _line_number(file: files.File, position: int) -> int:
     return number
 
 
-class Taker(Protocol):
-    """Encodes lines into the open batches."""
-
-    def take(self, block: bytes, position: int) -> tuple[int, str | None]:
-        """Encode lines from `position` on; return the position of the first line that was refused, and its fault."""
-        ...
+TakeLines = Callable[[bytes, int], tuple[int, str | None]]
+"""Encodes lines of a block from a position on; returns the position of the first line that was refused, and its fault.
+"""
 
 
 @dataclass(slots=True)
@@ -199,9 +197,9 @@ class _Json:
         return spread.start, None
 
 
-def text_taker(staging: StagingFile, shape: TopicShape, topic: str, turn: int) -> Taker:
-    """Return a taker of lines as values. `turn` selects the partition of the first batch."""
-    return _Text(staging, shape, topic, turn)
+def taking_texts(staging: StagingFile, shape: TopicShape, topic: str, turn: int) -> TakeLines:
+    """Return what encodes lines as values. `turn` selects the partition of the first batch."""
+    return _Text(staging, shape, topic, turn).take
 
 
 def _now_ms() -> int:

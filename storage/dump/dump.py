@@ -18,7 +18,7 @@ from offsetfs.storage.dump.indexes import (
     dump_time_index,
 )
 from offsetfs.storage.dump.json import JsonBatches
-from offsetfs.storage.dump.log import CHECKPOINT_SUFFIX, LOG_SUFFIX, BatchPrinter, LogOptions, dump_log
+from offsetfs.storage.dump.log import CHECKPOINT_SUFFIX, LOG_SUFFIX, LogOptions, PutBatch, dump_log
 from offsetfs.storage.dump.printer import JsonPrinter, LineBuffer, Printer, TextPrinter
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.dump.snapshot import (
@@ -63,7 +63,7 @@ def dump_file(path: str, options: DumpOptions, lines: LineBuffer, report: DumpRe
 
 def _dump(path: str, options: DumpOptions, printer: Printer, report: DumpReport) -> None:
     def put_log() -> None:
-        dump_log(path, options.log, _writer(path, options, printer, report), printer, report)
+        dump_log(path, options.log, _put(path, options, printer, report), printer, report)
 
     dumps: dict[str, Callable[[], None]] = {
         LOG_SUFFIX: put_log,
@@ -77,10 +77,10 @@ def _dump(path: str, options: DumpOptions, printer: Printer, report: DumpReport)
     dumps.get(suffix_of(path), fallback)()
 
 
-def _writer(path: str, options: DumpOptions, printer: Printer, report: DumpReport) -> BatchPrinter:
+def _put(path: str, options: DumpOptions, printer: Printer, report: DumpReport) -> PutBatch:
     if options.as_json:
-        return JsonBatches(options.log, printer.lines, report)
-    return TextBatches(options.log, printer.lines, report, report.gaps(path))
+        return JsonBatches(options.log, printer.lines, report).put
+    return TextBatches(options.log, printer.lines, report, report.gaps(path)).put
 
 
 def suffix_of(path: str) -> str:

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from offsetfs.storage import files
 from offsetfs.storage.dump.batches import BatchWalk, FoundBatch, last_offset
@@ -54,32 +53,30 @@ class LogOptions:
     is_old: bool = False
 
 
-class BatchPrinter(Protocol):
-    """Prints the selected parts of a batch. Its memory is valid until the call returns."""
-
-    def put(self, batch: FoundBatch) -> None: ...
+PutBatch = Callable[[FoundBatch], None]
+"""Prints the selected parts of a batch, whose memory is valid until the call returns."""
 
 
-def dump_log(path: str, options: LogOptions, writer: BatchPrinter, printer: Printer, report: DumpReport) -> None:
-    """Pass the batches of the file `path` to `writer`; OSError if it cannot be opened."""
+def dump_log(path: str, options: LogOptions, put: PutBatch, printer: Printer, report: DumpReport) -> None:
+    """Pass the batches of the file `path` to `put`; OSError if it cannot be opened."""
     with files.open_file(files.real_path(path)) as file:
         _put_title(path, printer, report)
         is_limited = options.bytes_max != BYTES_MAX
         end = min(file.size(), options.bytes_max) if is_limited else file.size()
         walk = BatchWalk(file, path, options.position, end, report.cannot_read)
-        _put_batches(walk, options.offset_end, writer)
+        _put_batches(walk, options.offset_end, put)
         if walk.position < end and not is_limited and options.offset_end == I64_MAX:
             printer.remark(f"Found {end - walk.position} invalid bytes at the end of {os.path.basename(path)}")
 
 
-def _put_batches(walk: BatchWalk, offset_end: int, writer: BatchPrinter) -> None:
+def _put_batches(walk: BatchWalk, offset_end: int, put: PutBatch) -> None:
     following = I64_MIN
     for batch in walk:
         # The first offset of a v0 or v1 wrapper is known only after decompression; it follows the previous batch.
         first = batch.header.base_offset if batch.header.magic >= MAGIC else following
         if first >= offset_end:
             return
-        writer.put(batch)
+        put(batch)
         following = last_offset(batch.header) + 1
 
 
