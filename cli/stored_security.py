@@ -14,7 +14,7 @@ from offsetfs.cli.exit_codes import Failure
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.cli.mounts.serving_process import serving_process
 from offsetfs.cli.terminal.progress import open_for_writing
-from offsetfs.common.control_server import SECURITY_ROWS
+from offsetfs.common.security_rows import SECURITY_ROWS
 from offsetfs.kafka.protocol.message import ProtocolMessage
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.directory import has_meta_properties

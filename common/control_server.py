@@ -16,32 +16,16 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import astuple
 from functools import partial
 from typing import Any
 
 import trio
 
+from offsetfs.common.security_rows import SECURITY_ROWS, Row
 from offsetfs.common.threads import in_thread
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.errors import StorageError, sentence
-from offsetfs.storage.security import SecurityImage, security_record_of
-
-Row = tuple[str | int, ...]
-
-
-def _credentials(image: SecurityImage) -> list[Row]:
-    """Return name, mechanism and iterations of each credential, and no secret."""
-    return [(*key, credential.iterations) for key, credential in sorted(image.credentials.items())]
-
-
-def _acls(image: SecurityImage) -> list[Row]:
-    """Return the id of each ACL, in hexadecimal, and its fields."""
-    return [(acl_id.hex(), *astuple(acl)) for acl_id, acl in image.acls.items()]
-
-
-SECURITY_ROWS: Mapping[str, Callable[[SecurityImage], list[Row]]] = {"credentials": _credentials, "acls": _acls}
-"""The rows of each action of a `ControlServer`, by its name."""
+from offsetfs.storage.security import security_record_of
 
 _log = logging.getLogger(__name__)
 
