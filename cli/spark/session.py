@@ -132,7 +132,6 @@ def _session(master: str | None, settings: dict[str, str], log: SparkLog) -> Spa
 
 
 def _bar(spark: SparkSession) -> contextlib.AbstractContextManager[None]:
-    from offsetfs.cli.spark.progress import shown
     from rich.console import Console
 
     return shown(spark, Console(stderr=True))
