@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from offsetfs.schemas.catalog import SchemaCatalog, SchemaVersion
 from offsetfs.schemas.formats import (
@@ -34,7 +35,7 @@ from offsetfs.schemas.formats import (
 from offsetfs.schemas.masks import FieldMask, MaskError, Masks
 from offsetfs.schemas.named_rows import NamedRows, Numbers, rows_by_schema
 from offsetfs.schemas.newest_values import newest_values
-from offsetfs.schemas.references import VALUE_FIELD, NamedSchema, ReferenceForm
+from offsetfs.schemas.references import KEY_FIELD, VALUE_FIELD, NamedSchema, ReferenceForm
 from offsetfs.schemas.registry_json import RegistryError
 from offsetfs.schemas.schema_files import FileSchema
 from offsetfs.schemas.schema_usage import Known, KnownSchemas, name_of_unnamed
@@ -171,6 +172,18 @@ class DirectorySchemas:
             return self._chosen(made, topic, field)
         except SchemasDiffer as error:
             raise NoSchema(str(error)) from error
+
+    def key_reader(self, topic: str) -> SchemaReader | None:
+        """Return the columns of keys; None if they have no schema, or none that is decoded: keys stay bytes then."""
+        try:
+            return self.reader(topic, KEY_FIELD)
+        except NoSchema:
+            return None
+
+    def record_decoder(self, topic: str) -> RecordDecoder:
+        """Return a decoder of values by their newest schema, and of keys. `NoSchema` of values; `MaskError`."""
+        values, keys = self.decoder(topic, self.reader(topic)), self.key_reader(topic)
+        return RecordDecoder(values, None if keys is None else self.decoder(topic, keys, field=KEY_FIELD))
 
     def reader_of(self, schema: Known) -> SchemaReader:
         """Return the columns of a schema. `NoSchema`."""
@@ -369,6 +382,28 @@ class TopicDecoder:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class RecordDecoder:
+    """Decodes the records of a topic."""
+
+    values: TopicDecoder
+    keys: TopicDecoder | None
+    """None: keys have no schema, and stay bytes."""
+
+    def forget_failures(self) -> None:
+        """Look again for schemas that were unknown."""
+        for decoder in (self.values, self.keys):
+            if decoder is not None:
+                decoder.forget_failures()
+
+
+def joined_reasons(values: DecodedColumn | None, keys: DecodedColumn | None) -> pa.StringArray:
+    """Return why a value is not decoded, or else a key, with `key: ` in front. None: it was not to be decoded."""
+    found = [] if values is None else [values.reasons.cast(pa.string())]
+    found += [] if keys is None else [pc.binary_join_element_wise("key", keys.reasons.cast(pa.string()), ": ")]
+    return found[0] if len(found) == 1 else pc.coalesce(*found)
+
+
 class _Column:
     """A decoded column that is being made."""
 
@@ -408,20 +443,27 @@ class _Column:
         return joined.take(pa.array(places, mask=places < 0))
 
 
-def decoded_batches(batches: pa.RecordBatchReader, decoder: TopicDecoder, shown: pa.Schema) -> pa.RecordBatchReader:
-    """Return batches with their column `value` decoded, and the reasons in a column `error` behind the others.
+def decoded_batches(batches: pa.RecordBatchReader, decoder: RecordDecoder, shown: pa.Schema) -> pa.RecordBatchReader:
+    """Return batches with `value` and `key` decoded, and the reasons in a column `error` behind the others.
 
-    `batches` has the columns `value` and `headers`, and all of `shown`, which are those that the result has.
+    `batches` has the column `headers`, and all of `shown`, which the result has: `value`, or a `key` that is decoded.
     """
-    at = shown.get_field_index("value")
-    schema = shown.set(at, pa.field("value", decoder.type)).append(pa.field("error", pa.string()))
+    decoders = {
+        name: each
+        for name, each in ((KEY_FIELD, decoder.keys), (VALUE_FIELD, decoder.values))
+        if name in shown.names and each is not None
+    }
+    fields = [pa.field(each.name, decoders[each.name].type) if each.name in decoders else each for each in shown]
+    schema = pa.schema([*fields, pa.field("error", pa.string())])
 
     def made() -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            column = decoder.decode(batch.column("value"), batch.column("headers"))
-            parts = [batch.column(name) for name in shown.names]
-            parts[at] = column.values
-            yield pa.RecordBatch.from_arrays([*parts, column.reasons.cast(pa.string())], schema=schema)
+            columns = {
+                name: each.decode(batch.column(name), batch.column("headers")) for name, each in decoders.items()
+            }
+            parts = [columns[name].values if name in columns else batch.column(name) for name in shown.names]
+            reasons = joined_reasons(columns.get(VALUE_FIELD), columns.get(KEY_FIELD))
+            yield pa.RecordBatch.from_arrays([*parts, reasons], schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, made())
 

@@ -10,7 +10,7 @@ from offsetfs.common.extras import install_command
 from offsetfs.storage import AnyLogDirectory
 
 if TYPE_CHECKING:
-    from offsetfs.schemas.decoding import DirectorySchemas, TopicDecoder
+    from offsetfs.schemas.decoding import DirectorySchemas, RecordDecoder
 
 
 def directory_schemas(
@@ -47,11 +47,11 @@ def directory_schemas(
     return schemas
 
 
-def renewed(schemas: DirectorySchemas, topic: str, decoder: TopicDecoder) -> TopicDecoder:
-    """Return the decoder by the newest version of a topic's subject; the one before if the subject was deleted."""
+def renewed(schemas: DirectorySchemas, topic: str, decoder: RecordDecoder) -> RecordDecoder:
+    """Return the decoder by the newest version of a topic's subjects; the one before if the subject was deleted."""
     from offsetfs.schemas.decoding import NoSchema
 
     try:
-        return schemas.decoder(topic, schemas.reader(topic))
+        return schemas.record_decoder(topic)
     except NoSchema:
         return decoder

@@ -14,6 +14,7 @@ A value of another type is a TypeError, an invalid one a ValueError, that name t
 from __future__ import annotations
 
 import heapq
+import itertools
 import operator
 import threading
 import time
@@ -33,7 +34,7 @@ from offsetfs.storage.errors import OffsetOutOfRange, ReadOnlyLog, counted
 if TYPE_CHECKING:
     import pyarrow
 
-    from offsetfs.schemas.decoding import DirectorySchemas, TopicDecoder
+    from offsetfs.schemas.decoding import DirectorySchemas, RecordDecoder
 
 POLL_S = 0.005
 """The interval in which a waiting reader looks for new records: writes of other processes are not announced."""
@@ -117,7 +118,7 @@ class Partition:
     ) -> Iterator[Record]:
         """Yield the records from `start` to before `stop`, as far as there are any now.
 
-        `decode`: yield `DecodedRecord`s, whose values are decoded, a batch at a time. The others as `arrow`.
+        `decode`: yield `DecodedRecord`s, with values and keys decoded, a batch at a time. The others as `arrow`.
 
         Goes on through rolls, retention and compaction, also by another process. Raises `OffsetOutOfRange` when the log
         begins above `start`, or meanwhile above what is to come; `UnknownPartition` when the partition was deleted;
@@ -158,9 +159,10 @@ class Partition:
         `columns`: those of the Spark source (`key`, `value`, `topic`, `partition`, `offset`, `timestamp`,
         `timestampType`, `headers`), in the order given; None: all. Columns that are left out cost nothing.
 
-        `decode`: `value` has the type of the topic's schema, and a column `error` says why a value is null that is not
-        decoded. Schemas come from the topic `_schemas`, and from `schemas`: `NAME=FILE` or folders, as `offsetfs
-        schemas` takes them. ValueError if none is known for the topic.
+        `decode`: `value` has the type of the topic's schema, `key` that of its schema for keys, if there is one, and a
+        column `error` says why a value, or a key (`key: …`), is null that is not decoded. Schemas come from the topic
+        `_schemas`, and from `schemas`: `NAME=FILE` or folders, as `offsetfs schemas` takes them. ValueError if none is
+        known for the topic.
 
         `schema_registry`: the URL of a registry, or a properties file with `schema.registry.url`, for schemas that are
         in neither. `InvalidConfig` if it is wrong. A registry that cannot be asked is a reason in `error`.
@@ -247,12 +249,12 @@ class Partition:
         """
         timeout = arguments.seconds("timeout", timeout)
         found = directory_schemas(self._directory, decode, schemas, mask, schema_registry)
-        decoder = None if found is None else found.decoder(self.topic, found.reader(self.topic))
+        decoder = None if found is None else found.record_decoder(self.topic)
         offset = self.end_offset if start is None else self._range(start, None)[1]
         return self._follow(offset, timeout, found, decoder)
 
     def _follow(
-        self, offset: int, timeout: float | None, schemas: DirectorySchemas | None, decoder: TopicDecoder | None
+        self, offset: int, timeout: float | None, schemas: DirectorySchemas | None, decoder: RecordDecoder | None
     ) -> Iterator[Record]:
         while self.wait(offset, timeout):
             view, first, end = self._range(offset, None)
@@ -334,12 +336,14 @@ class PartitionRecord(Record):
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord(PartitionRecord):
-    """A record whose value is decoded by the schema that it names."""
+    """A record whose value, and key, are decoded by the schemas that they name."""
 
     decoded: Any = None
     """The value as a dict, list, str, Decimal and so on; None if it is null or not decoded."""
     decoded_error: str | None = None
-    """Why the value is not decoded."""
+    """Why the value is not decoded; of a decoded value why the key is not, as `key: …`."""
+    decoded_key: Any = None
+    """The key; None also if the topic has no schema for keys."""
 
 
 class Topic:
@@ -425,8 +429,8 @@ def _placed_records(partition: int, reader: LogReader) -> Iterator[PartitionReco
         )
 
 
-def _decoded_records(partition: int, reader: LogReader, decoder: TopicDecoder) -> Iterator[DecodedRecord]:
-    """Yield the records of a reader with their values decoded, those of a batch together."""
+def _decoded_records(partition: int, reader: LogReader, decoder: RecordDecoder) -> Iterator[DecodedRecord]:
+    """Yield the records of a reader with values and keys decoded, those of a batch together."""
     import pyarrow
 
     from offsetfs.schemas.python_values import python_values
@@ -434,19 +438,26 @@ def _decoded_records(partition: int, reader: LogReader, decoder: TopicDecoder) -
 
     for batch, first, stop in reader.slices():
         records = [record for record in batch.records() if first <= record.offset < stop]
-        values = pyarrow.array([record.value for record in records], pyarrow.binary())
-        column = decoder.decode(values, header_column(record.headers for record in records))
-        for record, (decoded, error) in zip(records, python_values(column), strict=True):
+        headers = header_column(record.headers for record in records)
+        values = decoder.values.decode(pyarrow.array([record.value for record in records], pyarrow.binary()), headers)
+        keys: Iterable[tuple[Any, str | None]] = itertools.repeat((None, None), len(records))
+        if decoder.keys is not None:
+            column = pyarrow.array([record.key for record in records], pyarrow.binary())
+            keys = python_values(decoder.keys.decode(column, headers))
+        for record, (decoded, error), (key, key_error) in zip(records, python_values(values), keys, strict=True):
+            if error is None and key_error is not None:
+                error = f"key: {key_error}"
             yield DecodedRecord(
                 record.offset,
                 record.timestamp,
                 record.timestamp_type,
                 record.key,
-                None if decoder.is_masked else record.value,
+                None if decoder.values.is_masked else record.value,
                 record.headers,
                 partition,
                 decoded,
                 error,
+                key,
             )
 
 
@@ -469,7 +480,8 @@ def _partitions_reader(
 
     schema = schema_of(arguments.columns(columns))
     decoder = _decoder(partitions, decode, schema_words, masks, registry_word)
-    is_decoded = decoder is not None and "value" in schema.names
+    has_keys = decoder is not None and decoder.keys is not None
+    is_decoded = decoder is not None and ("value" in schema.names or (has_keys and "key" in schema.names))
     scanned = schema_of((*schema.names, "headers")) if is_decoded and "headers" not in schema.names else schema
     readers = [partition.range_reader(start, stop) for partition in partitions]
     batches = (batch for name, reader in readers for batch in record_batches(reader.slices(), name, scanned))
@@ -487,10 +499,7 @@ def _decoder(
     schema_words: Sequence[str],
     mask_words: Sequence[str],
     registry_word: str | None,
-) -> TopicDecoder | None:
-    """Return the decoder of the values of a topic; None without `decode`. ValueError if there is no schema."""
-    schemas, topic = (
-        directory_schemas(partitions[0]._directory, decode, schema_words, mask_words, registry_word),
-        partitions[0].topic,
-    )
-    return None if schemas is None else schemas.decoder(topic, schemas.reader(topic))
+) -> RecordDecoder | None:
+    """Return the decoder of the records of a topic; None without `decode`. ValueError if there is no schema."""
+    schemas = directory_schemas(partitions[0]._directory, decode, schema_words, mask_words, registry_word)
+    return None if schemas is None else schemas.record_decoder(partitions[0].topic)

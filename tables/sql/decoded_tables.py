@@ -12,10 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from offsetfs.schemas.decoding import DirectorySchemas, NoSchema, TopicDecoder
-from offsetfs.schemas.formats import SchemaReader
+from offsetfs.schemas.decoding import DecodedColumn, DirectorySchemas, TopicDecoder, joined_reasons
 from offsetfs.schemas.references import KEY_FIELD
 from offsetfs.tables.arrow import SCHEMA
 from offsetfs.tables.sql.topic_table import ScanContext, TopicTable
@@ -41,7 +39,7 @@ class DecodedTable(TopicTable):
         """`NoSchema` if the topic has none."""
         self._schemas = schemas
         self._reader = reader = schemas.reader(topic)
-        self._key_reader = _key_reader(topic, schemas)
+        self._key_reader = schemas.key_reader(topic)
         decoded = reader.type
         own = [pa.field(_PREFIX + name, SCHEMA.field(name).type) for name in _OWN]
         if self._key_reader is not None:
@@ -68,14 +66,15 @@ class DecodedTable(TopicTable):
 
         def converted(batch: pa.RecordBatch) -> pa.RecordBatch:
             made = {_PREFIX + name: batch.column(name) for name in own}
-            reasons = []
+            columns = dict[str, DecodedColumn]()
             for source in sources:
-                column = source.decoder.decode(batch.column(source.column), batch.column(_HEADERS))
+                column = columns[source.column] = source.decoder.decode(
+                    batch.column(source.column), batch.column(_HEADERS)
+                )
                 parts = column.values.flatten() if source.is_flat else [column.values]
                 made |= dict(zip(source.names, parts, strict=False))
-                reasons.append(_reasons(column.reasons, source.column))
             if _ERROR in needed:
-                made[_ERROR] = pc.coalesce(*reasons)
+                made[_ERROR] = joined_reasons(columns.get(_VALUE), columns.get(_KEY))
             return pa.RecordBatch.from_arrays([made[name] for name in needed], schema=schema)
 
         return pa.schema([SCHEMA.field(name) for name in scanned]), converted
@@ -104,18 +103,6 @@ class _Source:
     """Of the columns that are made of it."""
     is_flat: bool
     """The fields of a record are columns."""
-
-
-def _key_reader(topic: str, schemas: DirectorySchemas) -> SchemaReader | None:
-    try:
-        return schemas.reader(topic, KEY_FIELD)
-    except NoSchema:
-        return None
-
-
-def _reasons(found: pa.DictionaryArray, column: str) -> pa.StringArray:
-    texts = found.cast(pa.string())
-    return texts if column == _VALUE else pc.binary_join_element_wise("key", texts, ": ")
 
 
 def distinct(names: Sequence[str]) -> list[str]:

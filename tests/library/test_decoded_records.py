@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fixtures.logs.schema_records import schema_record, write_schemas
+from fixtures.logs.schema_records import schema_record, write_log, write_schemas
 
 import offsetfs
 from offsetfs.schemas.decoding import DecodedColumn
@@ -71,6 +71,36 @@ def test_records_have_their_values_as_objects_or_a_reason(data: offsetfs.Directo
     for record, raw in zip(records, orders.read(), strict=True):
         assert all(getattr(record, name) == getattr(raw, name) for name in offsetfs.Record.__slots__)
     assert [record.offset for record in orders.read(1, 3, decode=True)] == [1, 2]
+
+
+def test_keys_are_decoded_where_the_topic_has_a_schema_for_them(data: offsetfs.Directory, tmp_path: Path) -> None:
+    data.close()
+    key = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+    write_schemas(tmp_path, [schema_record("orders-key", 1, 9, json.dumps(key))])
+    good, cut = b"\0\0\0\0\x09\x0e", b"\0\0\0\0\x09"
+    write_log(tmp_path, "orders-1", [(good, order(4), ()), (None, order(5), ()), (cut, b"x", ()), (cut, order(6), ())])
+    with offsetfs.open(tmp_path) as opened:
+        orders = opened.partition("orders-1")
+        records = [each for each in orders.read(4, decode=True) if isinstance(each, offsetfs.DecodedRecord)]
+        assert [each.decoded_key for each in records] == [None, {"id": 7}, None, None, None]
+        assert [each.decoded_error for each in records] == [
+            "schema 7: field labels{}: the value ends too early",
+            None,
+            None,
+            "the record names no schema",
+            "key: schema 9: field id: the value ends too early",
+        ]
+        assert [each.key for each in records] == [b"k", good, None, cut, cut]
+        table = orders.arrow(3, decode=True).read_all()
+        assert table.column("key").to_pylist() == [None, None, {"id": 7}, None, None, None]
+        assert table.column("error").to_pylist()[::4] == ["key: the record names no schema", records[3].decoded_error]
+        alone = orders.arrow(5, decode=True, columns=["key", "offset"]).read_all()
+        assert alone.column_names == ["key", "offset", "error"]
+        assert alone.column("error").to_pylist() == [None, None, *[records[4].decoded_error] * 2]
+        assert orders.arrow(5, decode=True, columns=["offset"]).schema.names == ["offset"]
+        followed = next(opened.partition("orders-0").follow(0, decode=True))
+        assert isinstance(followed, offsetfs.DecodedRecord)
+        assert followed.decoded_error == "key: the record names no schema"
 
 
 def test_a_topic_merges_decoded_records_by_time(data: offsetfs.Directory) -> None:
