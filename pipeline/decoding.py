@@ -1,5 +1,7 @@
 """Decoded values in Spark: the driver finds the schemas, and tasks get them with their ranges.
 
+`key` is typed like `value`, if the topic has a schema for keys, unless a schema of the user has it as binary.
+
 The columns are those of one version of the topic's schema. A query begins with the newest one. With a schema of the
 user, or of a stream that goes on, it is the newest version that has these fields with these types.
 
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -28,17 +30,16 @@ from pyspark.sql import types as spark
 from offsetfs.pipeline.log_directories import ScanDirectories
 from offsetfs.pipeline.read_options import OptionError, ReadOptions
 from offsetfs.pipeline.schema import VALUE_ERROR
-from offsetfs.schemas.decoding import DirectorySchemas, NoSchema, TopicDecoder
+from offsetfs.schemas.decoding import DirectorySchemas, NoSchema, RecordDecoder, TopicDecoder, joined_reasons
 from offsetfs.schemas.formats import InvalidSchema, SchemaReader, SchemasDiffer, reader_of
 from offsetfs.schemas.masks import MaskError, Masks, parse_masks
+from offsetfs.schemas.references import KEY_FIELD, VALUE_FIELD
 from offsetfs.schemas.registry_schemas import open_registry
 from offsetfs.schemas.schema_files import FileSchema, SchemaFileError, read_schema_files
 from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig, sentence
 from offsetfs.tables.arrow import HEADERS, SCHEMA
-
-VALUE = "value"
 
 PLANNED_BYTES_MAX = 2 << 20
 """The compressed schemas that a task gets; if they are larger, each task reads them itself."""
@@ -47,14 +48,23 @@ _BEYOND_SPARK = "the value has a time or number that Spark cannot hold"
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedDecoding:
-    """What a task needs to decode values; sent to it."""
+class PlannedColumn:
+    """The column of decoded values, or keys."""
 
-    topic: str
     reader: SchemaReader
-    """The columns, which may be chosen by the values of the topic: tasks must not choose again."""
+    """Its type, which may be chosen by the values of the topic: tasks must not choose again."""
     fields: tuple[str, ...] | None
     """Those of a record that are decoded; None: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDecoding:
+    """What a task needs to decode records; sent to it."""
+
+    topic: str
+    values: PlannedColumn
+    keys: PlannedColumn | None
+    """None: keys are not decoded."""
     files: Mapping[str, FileSchema]
     masks: Masks
     registry: str | None = field(repr=False)
@@ -62,14 +72,18 @@ class PlannedDecoding:
     catalog: bytes | None
     """The schemas of the directory, pickled and compressed; None: too many."""
 
-    def decoder(self, directory: ScanDirectories) -> TopicDecoder:
+    def decoder(self, directory: ScanDirectories) -> RecordDecoder:
         """Return the decoder of a task."""
         schemas = _schemas_of(directory, self.files, self.masks, self.registry)
         if self.catalog is None:
             schemas.refresh()
         else:
             schemas.take(pickle.loads(zlib.decompress(self.catalog)))
-        return schemas.decoder(self.topic, self.reader, self.fields)
+        values, keys = self.values, self.keys
+        return RecordDecoder(
+            schemas.decoder(self.topic, values.reader, values.fields),
+            None if keys is None else schemas.decoder(self.topic, keys.reader, keys.fields, KEY_FIELD),
+        )
 
 
 class DecodingPlan:
@@ -84,7 +98,8 @@ class DecodingPlan:
             schemas = _schemas_of(directory, self._files, self._masks, self._registry)
             schemas.refresh()
             schemas.check_masks()
-            self._reader = _chosen(schemas, topic, _wanted(schema))
+            self._values = _planned(_chosen(schemas, topic, _wanted(schema, VALUE_FIELD)), schema, VALUE_FIELD)
+            self._keys = _planned_keys(schemas, topic, schema)
         except NoSchema as error:
             remedy = f"; option schemas, {error.word}, gives a schema" if error.word else ""
             raise OptionError(f"option decode: {error.reason}{remedy}") from error
@@ -92,15 +107,18 @@ class DecodingPlan:
             raise OptionError(f"option schemas: {error}") from error
         except MaskError as error:
             raise OptionError(f"option mask: {error}") from error
-        wanted = _wanted(schema)
-        self._fields = tuple(field.name for field in wanted.fields) if isinstance(wanted, spark.StructType) else None
         self._end = -1
         self._planned: PlannedDecoding | None = None
 
     @property
     def value_type(self) -> spark.DataType:
         """The type of decoded values."""
-        return spark_type(self._reader.type)
+        return spark_type(self._values.reader.type)
+
+    @property
+    def key_type(self) -> spark.DataType:
+        """The type of keys: binary if they are not decoded."""
+        return spark.BinaryType() if self._keys is None else spark_type(self._keys.reader.type)
 
     def planned(self, directory: ScanDirectories) -> PlannedDecoding:
         """Return what tasks get, with the schemas that there are now."""
@@ -111,7 +129,7 @@ class DecodingPlan:
             data: bytes | None = zlib.compress(pickle.dumps(schemas.catalog))
             data = data if data is not None and len(data) <= PLANNED_BYTES_MAX else None
             self._planned = PlannedDecoding(
-                self.topic, self._reader, self._fields, self._files, self._masks, self._registry, data
+                self.topic, self._values, self._keys, self._files, self._masks, self._registry, data
             )
             self._end = end
         return self._planned
@@ -141,18 +159,38 @@ def _topic_of(options: ReadOptions) -> str:
     return topics.pop()
 
 
-def _wanted(schema: spark.StructType | None) -> spark.DataType | None:
+def _wanted(schema: spark.StructType | None, name: str) -> spark.DataType | None:
     if schema is None:
         return None
-    return next((field.dataType for field in schema.fields if field.name == VALUE), None)
+    return next((field.dataType for field in schema.fields if field.name == name), None)
 
 
-def _chosen(schemas: DirectorySchemas, topic: str, wanted: spark.DataType | None) -> SchemaReader:
+def _planned(reader: SchemaReader, schema: spark.StructType | None, name: str) -> PlannedColumn:
+    wanted = _wanted(schema, name)
+    fields = [field.name for field in wanted.fields] if isinstance(wanted, spark.StructType) else None
+    return PlannedColumn(reader, None if fields is None else tuple(fields))
+
+
+def _planned_keys(schemas: DirectorySchemas, topic: str, schema: spark.StructType | None) -> PlannedColumn | None:
+    """Return the column of keys; None if they have no schema, or are wanted as they are. `OptionError`."""
+    reader, wanted = schemas.key_reader(topic), _wanted(schema, KEY_FIELD)
+    if wanted == spark.BinaryType() and (reader is None or not _has(reader, wanted)):
+        return None
+    if reader is None and wanted is None:
+        return None
+    if reader is None:
+        raise OptionError(f"schema: keys of {topic} have no schema, so key is binary; option schemas gives one")
+    return _planned(_chosen(schemas, topic, wanted, KEY_FIELD), schema, KEY_FIELD)
+
+
+def _chosen(
+    schemas: DirectorySchemas, topic: str, wanted: spark.DataType | None, name: str = VALUE_FIELD
+) -> SchemaReader:
     """Return the columns of the newest version that has those that are wanted. `OptionError`; `NoSchema`."""
-    reader = schemas.reader(topic)
+    reader = schemas.reader(topic, name)
     if wanted is None or _has(reader, wanted):
         return reader
-    for known in reversed(schemas.catalog.versions(f"{topic}-{VALUE}")):
+    for known in reversed(schemas.catalog.versions(f"{topic}-{name}")):
         try:
             older = reader_of(known, schemas.catalog)
         except (InvalidSchema, SchemasDiffer):
@@ -160,7 +198,7 @@ def _chosen(schemas: DirectorySchemas, topic: str, wanted: spark.DataType | None
         if _has(older, wanted):
             return older
     raise OptionError(
-        f"schema: no version of the schema of {topic} has value as {wanted.simpleString()}; "
+        f"schema: no version of the schema of {topic} has {name} as {wanted.simpleString()}; "
         f"the newest is {spark_type(reader.type).simpleString()}"
     )
 
@@ -222,14 +260,31 @@ def spark_type(kind: pa.DataType) -> spark.DataType:
     return _TYPES.get(kind, spark.StringType())
 
 
-def decoded_columns(
-    batch: pa.RecordBatch, decoder: TopicDecoder, kind: pa.DataType | None
-) -> tuple[pa.Array | None, pa.Array]:
-    """Return the decoded values of a batch as Spark takes them, and why each is null that is not decoded.
+def decoded_columns(batch: pa.RecordBatch, decoder: RecordDecoder, schema: pa.Schema) -> dict[str, pa.Array]:
+    """Return the columns of a batch that Spark wants: decoded ones, why they are null, and the others."""
+    made = {name: batch.column(name) for name in batch.schema.names}
+    reasons = dict[str, pa.Array]()
+    for name, each in decoders_of(schema, decoder).items():
+        kind = schema.field(name).type if name in schema.names else None
+        made[name], reasons[name] = _decoded(batch, each, name, kind)
+    if VALUE_ERROR in schema.names:
+        made[VALUE_ERROR] = joined_reasons(reasons.get(VALUE_FIELD), reasons.get(KEY_FIELD))
+    return made
 
-    `kind`: the type of the values; None: only the reasons are wanted.
-    """
-    column = decoder.decode(batch.column(VALUE), batch.column(HEADERS))
+
+def decoders_of(schema: pa.Schema, decoder: RecordDecoder) -> dict[str, TopicDecoder]:
+    """Return the decoders for the columns of a query. With the reasons, all that could have one is decoded."""
+    found = ((VALUE_FIELD, decoder.values), (KEY_FIELD, decoder.keys))
+    return {
+        name: each for name, each in found if each is not None and (name in schema.names or VALUE_ERROR in schema.names)
+    }
+
+
+def _decoded(
+    batch: pa.RecordBatch, decoder: TopicDecoder, name: str, kind: pa.DataType | None
+) -> tuple[pa.Array | None, pa.Array]:
+    """Return a decoded column as Spark takes it, and the reasons. `kind`: its type; None: only these are wanted."""
+    column = decoder.decode(batch.column(name), batch.column(HEADERS))
     reasons = column.reasons.cast(pa.string())
     if kind is None:
         return None, reasons
@@ -279,7 +334,7 @@ def _children(column: pa.Array) -> Sequence[pa.Array]:
     return [column.field(number) for number in range(column.type.num_fields)]
 
 
-def raw_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of records that are read for those of a query."""
-    own = [field for field in schema if field.name not in (VALUE, VALUE_ERROR, HEADERS)]
-    return pa.schema([*own, SCHEMA.field(VALUE), SCHEMA.field(HEADERS)])
+def raw_schema(schema: pa.Schema, decoded: Collection[str]) -> pa.Schema:
+    """Return the columns of records that are read for those of a query, of which some are decoded."""
+    own = [field for field in schema if field.name not in (*decoded, VALUE_ERROR, HEADERS)]
+    return pa.schema([*own, *(SCHEMA.field(name) for name in decoded), SCHEMA.field(HEADERS)])

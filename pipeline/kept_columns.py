@@ -1,6 +1,6 @@
 """The columns of a stream of decoded values, kept over restarts in a file of `schemaLocation`.
 
-    {"topic": "orders", "value": {"type": "struct", "fields": […]}}     the type as Spark writes it
+    {"topic": "orders", "value": {"type": "struct", "fields": […]}, "key": "binary"}     types as Spark writes them
 
 That is a directory, or a URL of object storage or HDFS, where clusters have their checkpoints. Spark asks a source for
 its columns before it reads the checkpoint. With the file, they are those of the first start; without it, offsets in the
@@ -28,12 +28,17 @@ _BYTES_MAX = 16 << 20
 _TYPE_MAX = 60
 
 
-def kept_type(place: str, topic: str, newest: spark.DataType, timeout_s: float = IN_MEMORY.timeout_s) -> spark.DataType:
-    """Return the type of decoded values that a directory or URL has; the newest one, once written, if it has none.
+Types = tuple[spark.DataType, spark.DataType]
+"""The types of values and of keys."""
+
+
+def kept_types(place: str, topic: str, newest: Types, timeout_s: float = IN_MEMORY.timeout_s) -> Types:
+    """Return the types that a directory or URL has; the newest ones, once written, if it has none.
 
     `timeout_s`: of a request to object storage. `OptionError` if the file is of another topic, or cannot be used.
     """
-    content = json.dumps({"topic": topic, "value": newest.jsonValue()}).encode()
+    value, key = newest
+    content = json.dumps({"topic": topic, "value": value.jsonValue(), "key": key.jsonValue()}).encode()
     keep = _kept_in_store if urls.is_remote(place) else _kept_in_directory
     try:
         kept = keep(place, content, timeout_s)
@@ -62,21 +67,21 @@ def _kept_in_store(place: str, content: bytes, timeout_s: float) -> bytes | None
     return kept
 
 
-def _parsed(data: bytes, path: str, topic: str) -> spark.DataType:
+def _parsed(data: bytes, path: str, topic: str) -> Types:
     try:
         content = json.loads(data)
-        owner, described = content["topic"], content["value"]
-        fields = [{"name": "value", "type": described, "nullable": True, "metadata": {}}]
-        found = spark.StructType.fromJson({"type": "struct", "fields": fields}).fields[0].dataType
+        owner, described = content["topic"], (content["value"], content.get("key", "binary"))
+        fields = [{"name": "", "type": each, "nullable": True, "metadata": {}} for each in described]
+        value, key = spark.StructType.fromJson({"type": "struct", "fields": fields}).fields
     except Exception as error:  # Spark's parser raises anything
         raise OptionError(f"option schemaLocation: {path} is damaged; give another directory") from error
     if owner != topic:
         raise OptionError(f"option schemaLocation: {path} has the columns of {owner}; give another directory")
-    return found
+    return value.dataType, key.dataType
 
 
 def described_columns(value: spark.DataType) -> dict[str, str]:
-    """Return the types of fields for the offsets of a stream; long ones as a digest."""
+    """Return the types of the fields of values, or keys, for the offsets of a stream; long ones as a digest."""
     if not isinstance(value, spark.StructType):
         return {"": _short(value)}
     return {field.name: _short(field.dataType) for field in value.fields}
@@ -89,11 +94,11 @@ def _short(kind: spark.DataType) -> str:
     return f"{kind.typeName()} {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
-def check_columns(before: Mapping[str, str], now: Mapping[str, str]) -> None:
+def check_columns(before: Mapping[str, str], now: Mapping[str, str], column: str = "value") -> None:
     """Raise `OptionError` if a field has another type than before, or is gone. New fields are no change of others."""
     for name, kind in before.items():
         if now.get(name) != kind:
-            place = f"value.{name}" if name else "value"
+            place = f"{column}.{name}" if name else column
             found = f"is {now[name]} now" if name in now else "is gone"
             raise OptionError(
                 f"the stream began with {place} as {kind}, which {found}: .schema(…) keeps the columns of before,"

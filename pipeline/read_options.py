@@ -22,8 +22,8 @@ from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED
 EARLIEST, LATEST = -2, -1
 """The offsets that stand for the two ends of a partition, in JSON and in this module."""
 
-TOPIC_IDS, COLUMNS = "~topicIds", "~columns"
-"""The name in the offsets of a checkpoint that has the ids of the topics. No topic has this name."""
+TOPIC_IDS, COLUMNS, KEY_COLUMNS = "~topicIds", "~columns", "~keyColumns"
+"""The names in the offsets of a checkpoint that have the ids of topics, and types. No topic has these names."""
 
 FAILFAST, PERMISSIVE, DROPMALFORMED = "FAILFAST", "PERMISSIVE", "DROPMALFORMED"
 
@@ -364,7 +364,7 @@ def _by_partition(given: _Given, name: str, lowest: int) -> ByPartition:
     wrong = f'option {name}: the value must be a JSON object such as {{"orders":{{"0":23,"1":7}}}}'
     bounds: ByPartition = {}
     for topic, numbers in _json_object(given, name).items():
-        if topic in (TOPIC_IDS, COLUMNS):
+        if topic in (TOPIC_IDS, COLUMNS, KEY_COLUMNS):
             continue  # of a checkpoint
         if not isinstance(numbers, dict):
             raise OptionError(wrong)

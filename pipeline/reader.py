@@ -4,11 +4,11 @@ A DataFrame is a snapshot: Spark asks for the tasks once, and what is appended a
 pushed down: Spark 4.1 to 4.3 keep a pushed filter for later queries of the same DataFrame.
 
 An offset of a stream is a JSON object, `{"orders": {"0": 42}}`, as in Spark's Kafka source, and the topic ids of the
-partitions under a name that no topic has, `"~topicIds": {"orders": {"0": "…"}}`; with decoded values, their types under
-`"~columns"`. Spark stores it in the checkpoint; the
-only state here is the end at which `availableNow` was requested. A partition that is created later is read from its
-beginning. Without a starting offset a stream begins at the earliest record, because Spark asks again for the start if
-the first batch did not complete, and the latest offset would have changed by then.
+partitions under a name that no topic has, `"~topicIds": {"orders": {"0": "…"}}`; with decoded values and keys, their
+types under `"~columns"` and `"~keyColumns"`. Spark stores it in the checkpoint; the only state here is the end at which
+`availableNow` was requested. A partition that is created later is read from its beginning. Without a starting offset a
+stream begins at the earliest record, because Spark asks again for the start if the first batch did not complete, and
+the latest offset would have changed by then.
 
 A topic with another id than in the checkpoint was deleted and created again. Its offsets are those of other records:
 the stream ends (`DataLoss`), or with `failOnDataLoss=false` reads the new topic from its beginning. So it does where
@@ -34,7 +34,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from offsetfs.pipeline.log_directories import ScanDirectories, opened
-from offsetfs.pipeline.read_options import COLUMNS, TOPIC_IDS, ReadOptions
+from offsetfs.pipeline.read_options import COLUMNS, KEY_COLUMNS, TOPIC_IDS, ReadOptions
 from offsetfs.pipeline.scan_range import (
     DataLoss,
     Range,
@@ -130,12 +130,14 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def __init__(self, options: ReadOptions, schema: StructType, *, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(options, schema)
-        self._columns: dict[str, str] | None = None
-        value = next((field.dataType for field in schema.fields if field.name == "value"), None)
-        if options.decodes and value is not None:
+        self._columns: dict[str, dict[str, str]] = {}
+        """The types of values and keys, by their names in an offset."""
+        if options.decodes:
             from offsetfs.pipeline.kept_columns import described_columns
 
-            self._columns = described_columns(value)
+            names = {"value": COLUMNS, "key": KEY_COLUMNS}
+            shown = (field for field in schema.fields if field.name in names)
+            self._columns = {names[field.name]: described_columns(field.dataType) for field in shown}
         self._now = now
         self._target: StreamOffset | None = None
         self._triggered: float | None = None  # when a micro-batch was last let go, by `now`
@@ -151,14 +153,17 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
             return self._with_columns(_stream_offset(directory, offsets))
 
     def _with_columns(self, offset: StreamOffset) -> StreamOffset:
-        return offset if self._columns is None else {**offset, COLUMNS: self._columns}
+        return {**offset, **self._columns}
 
     def _check_columns(self, start: StreamOffset) -> None:
         """Raise `OptionError` if the stream had other types before a restart."""
-        if self._columns is not None and COLUMNS in start:
-            from offsetfs.pipeline.kept_columns import check_columns
+        if COLUMNS not in start:
+            return
+        from offsetfs.pipeline.kept_columns import check_columns
 
-            check_columns(start[COLUMNS], self._columns)
+        for name, column in ((COLUMNS, "value"), (KEY_COLUMNS, "key")):
+            if name in self._columns:  # before keys were decoded, they were binary
+                check_columns(start.get(name, {"": "binary"}), self._columns[name], column)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         least, most = self._options.records_per_trigger_min, self._options.records_per_trigger_max
@@ -311,7 +316,7 @@ def _with_ids(offsets: Offsets, ids: Ids) -> StreamOffset:
 
 
 def _offsets(offset: StreamOffset) -> Offsets:
-    return {topic: numbers for topic, numbers in offset.items() if topic not in (TOPIC_IDS, COLUMNS)}
+    return {topic: numbers for topic, numbers in offset.items() if topic not in (TOPIC_IDS, COLUMNS, KEY_COLUMNS)}
 
 
 def _id_of(offset: StreamOffset, name: TopicPartition) -> str | None:

@@ -28,7 +28,7 @@ from offsetfs.tables.arrow import CORRUPT, TIME_MAX_MS, TIME_MIN_MS, record_batc
 
 if TYPE_CHECKING:
     from offsetfs.pipeline.decoding import PlannedDecoding
-    from offsetfs.schemas.decoding import TopicDecoder
+    from offsetfs.schemas.decoding import RecordDecoder
 
 TIMESTAMP = "timestamp"
 _LIMITS_US = TIME_MIN_MS * 1000, TIME_MAX_MS * 1000
@@ -101,7 +101,7 @@ class _RangeScan:
     range: Range
     options: ReadOptions
     schema: pa.Schema
-    decoder: TopicDecoder | None = None
+    decoder: RecordDecoder | None = None
     faults: list[StorageError] = field(default_factory=list)
 
     def record_batches(self, directory: ScanDirectories) -> Iterator[pa.RecordBatch]:
@@ -118,15 +118,18 @@ class _RangeScan:
 
     def _batches(self, reader: LogReader, on_fault: Callable[[StorageError], None] | None) -> Iterator[pa.RecordBatch]:
         decoder, schema = self.decoder, self.schema
-        if decoder is None or not {"value", "value_error"} & set(schema.names):
+        if decoder is None:
             yield from record_batches(reader.slices(), self.range.name, schema, on_fault)
             return
-        from offsetfs.pipeline.decoding import decoded_columns, raw_schema
+        from offsetfs.pipeline.decoding import decoded_columns, decoders_of, raw_schema
 
-        kind = schema.field("value").type if "value" in schema.names else None
-        for batch in record_batches(reader.slices(), self.range.name, raw_schema(schema), on_fault):
-            value, reasons = decoded_columns(batch, decoder, kind)
-            made = {name: batch.column(name) for name in batch.schema.names} | {"value": value, "value_error": reasons}
+        decoded = decoders_of(schema, decoder)
+        scanned = raw_schema(schema, decoded) if decoded else schema
+        for batch in record_batches(reader.slices(), self.range.name, scanned, on_fault):
+            if not decoded:
+                yield batch
+                continue
+            made = decoded_columns(batch, decoder, schema)
             yield pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
 
     def _leave_out(self, error: StorageError) -> None:

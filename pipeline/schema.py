@@ -1,13 +1,13 @@
 """The columns of a query: those of Spark's Kafka source, and one for what could not be read.
 
-key value        binary
+key value        binary; with decode=auto the types of their schemas
 topic            string
 partition        int
 offset           long
 timestamp        timestamp
 timestampType    int         0 CreateTime, 1 LogAppendTime, -1 none
 headers          array<struct<key:string,value:binary>>     with includeHeaders; null where there are none
-value_error      string      with decode=auto, which makes a struct of value: why a value is not decoded
+value_error      string      with decode=auto: why a value, or else a key, is not decoded
 _corrupt_record  string      with mode=PERMISSIVE: what could not be read, and where
 """
 
@@ -49,8 +49,8 @@ READABLE = StructType(
 )
 
 
-def schema_of(options: ReadOptions, value: DataType | None = None) -> StructType:
-    """Return the columns of a query without an explicit schema. `value`: the type of decoded values."""
+def schema_of(options: ReadOptions, value: DataType | None = None, key: DataType | None = None) -> StructType:
+    """Return the columns of a query without an explicit schema. `value`, `key`: the types of decoded ones."""
     left_out = set()
     if not options.has_headers:
         left_out.add(HEADERS)
@@ -59,7 +59,8 @@ def schema_of(options: ReadOptions, value: DataType | None = None) -> StructType
     fields = [field for field in READABLE.fields if field.name not in left_out]
     if value is None:
         return StructType(fields)
-    shown = [StructField("value", value) if field.name == "value" else field for field in fields]
+    types = {"key": BinaryType() if key is None else key, "value": value}
+    shown = [StructField(field.name, types.get(field.name, field.dataType)) for field in fields]
     return StructType([*shown, StructField(VALUE_ERROR, StringType())])
 
 
@@ -68,7 +69,7 @@ def check_schema(schema: StructType, options: ReadOptions) -> None:
     known = {field.name: field.dataType for field in READABLE.fields}
     if options.decodes:
         known |= {VALUE_ERROR: StringType()}
-        schema = StructType([field for field in schema.fields if field.name != "value"])
+        schema = StructType([field for field in schema.fields if field.name not in ("key", "value")])
     for field in schema.fields:
         if field.name not in known:
             raise OptionError(f"schema: there is no column {field.name}, only {', '.join(known)}")

@@ -44,12 +44,12 @@ class OffsetfsDataSource(DataSource):
 
         with opened(options.paths, options.access) as directory:
             plan = DecodingPlan(options, None, directory)
-        value = plan.value_type
+        value, key = plan.value_type, plan.key_type
         if options.schema_location is not None:
-            from offsetfs.pipeline.kept_columns import kept_type
+            from offsetfs.pipeline.kept_columns import kept_types
 
-            value = kept_type(options.schema_location, plan.topic, value, options.access.timeout_s)
-        return schema_of(options, value)
+            value, key = kept_types(options.schema_location, plan.topic, (value, key), options.access.timeout_s)
+        return schema_of(options, value, key)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from offsetfs.pipeline.reader import Reader

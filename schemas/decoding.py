@@ -397,10 +397,10 @@ class RecordDecoder:
                 decoder.forget_failures()
 
 
-def joined_reasons(values: DecodedColumn | None, keys: DecodedColumn | None) -> pa.StringArray:
+def joined_reasons(values: pa.Array | None, keys: pa.Array | None) -> pa.StringArray:
     """Return why a value is not decoded, or else a key, with `key: ` in front. None: it was not to be decoded."""
-    found = [] if values is None else [values.reasons.cast(pa.string())]
-    found += [] if keys is None else [pc.binary_join_element_wise("key", keys.reasons.cast(pa.string()), ": ")]
+    found = [] if values is None else [values.cast(pa.string())]
+    found += [] if keys is None else [pc.binary_join_element_wise("key", keys.cast(pa.string()), ": ")]
     return found[0] if len(found) == 1 else pc.coalesce(*found)
 
 
@@ -462,7 +462,8 @@ def decoded_batches(batches: pa.RecordBatchReader, decoder: RecordDecoder, shown
                 name: each.decode(batch.column(name), batch.column("headers")) for name, each in decoders.items()
             }
             parts = [columns[name].values if name in columns else batch.column(name) for name in shown.names]
-            reasons = joined_reasons(columns.get(VALUE_FIELD), columns.get(KEY_FIELD))
+            found = {name: each.reasons for name, each in columns.items()}
+            reasons = joined_reasons(found.get(VALUE_FIELD), found.get(KEY_FIELD))
             yield pa.RecordBatch.from_arrays([*parts, reasons], schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, made())

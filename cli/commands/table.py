@@ -328,8 +328,9 @@ def _sync(
             if not synced.partitions and not synced.has_failed:
                 raise no_topic(directory.path, directory.partitions(), names)
     _report(synced)
-    if decoding is not None and decoding.not_decoded:
-        _warn(f"{counted(decoding.not_decoded, 'value')} not decoded; value_error has the reasons")
+    for noun, count in () if decoding is None else decoding.not_decoded.items():
+        if count:
+            _warn(f"{counted(count, noun)} not decoded; value_error has the reasons")
     return FAILED if synced.has_failed else DONE
 
 

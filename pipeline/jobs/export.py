@@ -111,7 +111,7 @@ def _columns(options: ReadOptions) -> tuple[StructType, PlannedDecoding | None]:
 
     with opened(options.paths, options.access) as directory:
         plan = DecodingPlan(options, None, directory)
-        return schema_of(options, plan.value_type), plan.planned(directory)
+        return schema_of(options, plan.value_type, plan.key_type), plan.planned(directory)
 
 
 def _exported(

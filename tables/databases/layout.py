@@ -20,7 +20,9 @@ PLACE = (TOPIC, PARTITION, OFFSET)
 CONTENT = (OFFSET, MESSAGE_KEY, PAYLOAD, HEADERS, TIME)
 """The columns that a log is made of again."""
 DECODING_ERROR = "value_error"
-"""The column of tables of decoded values only: why a value is in none of their columns."""
+"""The column of tables of decoded values only: why a value is in none of their columns, or a key is not decoded."""
+DECODED_KEY = "decoded_key"
+"""The column of tables of decoded values of topics that have a schema for keys."""
 VALUE_BYTES = "value_bytes"
 """The column of tables of decoded values of which a log can be made again: each value as the record has it."""
 PROGRESS_COLUMNS = (TOPIC, PARTITION, "topic_id", "next_offset")

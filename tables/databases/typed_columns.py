@@ -21,7 +21,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -29,7 +29,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from offsetfs.tables.databases.layout import COLUMNS, DECODING_ERROR, VALUE_BYTES, TableError
+from offsetfs.tables.databases.layout import COLUMNS, DECODED_KEY, DECODING_ERROR, VALUE_BYTES, TableError
 from offsetfs.tables.databases.table_location import POSTGRES, SQLITE
 
 VALUE = "value"
@@ -72,13 +72,14 @@ class TypedColumn:
         return None if value is None else _STORED[self.kind](value, scheme)
 
 
-def typed_columns(kind: pa.DataType) -> list[TypedColumn]:
+def typed_columns(kind: pa.DataType, *, has_keys: bool = False) -> list[TypedColumn]:
     """Return the columns for decoded values of a type. TableError for names that no table can have.
 
-    A field with the name of a column that every table has gets `_1` behind its own.
+    A field with the name of a column that the table has gets `_1` behind its own. `has_keys`: keys are decoded.
     """
     fields = list(kind) if pa.types.is_struct(kind) else [pa.field(VALUE, kind)]
-    own, made = {name.lower() for name in (*COLUMNS, DECODING_ERROR, VALUE_BYTES)}, dict[str, TypedColumn]()
+    others = (DECODING_ERROR, VALUE_BYTES, *([DECODED_KEY] if has_keys else []))
+    own, made = {name.lower() for name in (*COLUMNS, *others)}, dict[str, TypedColumn]()
     for field in fields:
         name = f"{field.name}_1" if field.name.lower() in own else field.name
         if name.lower() in made:
@@ -86,6 +87,11 @@ def typed_columns(kind: pa.DataType) -> list[TypedColumn]:
             raise TableError(f"the fields {other} and {field.name} need columns of the same name; use offsetfs sql")
         made[name.lower()] = _typed(name, field)
     return list(made.values())
+
+
+def key_column(kind: pa.DataType) -> TypedColumn:
+    """Return the column for decoded keys of a type: one for the whole key."""
+    return _typed(DECODED_KEY, pa.field("key", kind))
 
 
 def _typed(name: str, field: pa.Field) -> TypedColumn:
@@ -121,6 +127,22 @@ def stored_rows(
         reasons.append(reason)
     parts = zip(*rows, strict=True) if rows else ([] for _ in columns)
     return {column.name: list(part) for column, part in zip(columns, parts, strict=True)}, reasons
+
+
+def stored_keys(
+    column: TypedColumn, keys: Iterable[tuple[Any, str | None]], scheme: str
+) -> tuple[list[object], list[str | None]]:
+    """Return the column of decoded keys, and why a key is not in it."""
+    stored: list[object] = []
+    reasons: list[str | None] = []
+    for key, reason in keys:
+        try:
+            stored.append(column.stored(key, scheme))
+        except UnfitValue as error:
+            stored.append(None)
+            reason = str(error)
+        reasons.append(reason)
+    return stored, reasons
 
 
 def _row(columns: Sequence[TypedColumn], value: Mapping[str, Any], scheme: str) -> list[object]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from offsetfs.schemas.decoding import DecodedColumn, DirectorySchemas, TopicDecoder, joined_reasons
+from offsetfs.schemas.decoding import DirectorySchemas, TopicDecoder, joined_reasons
 from offsetfs.schemas.references import KEY_FIELD
 from offsetfs.tables.arrow import SCHEMA
 from offsetfs.tables.sql.topic_table import ScanContext, TopicTable
@@ -66,15 +66,14 @@ class DecodedTable(TopicTable):
 
         def converted(batch: pa.RecordBatch) -> pa.RecordBatch:
             made = {_PREFIX + name: batch.column(name) for name in own}
-            columns = dict[str, DecodedColumn]()
+            reasons = dict[str, pa.Array]()
             for source in sources:
-                column = columns[source.column] = source.decoder.decode(
-                    batch.column(source.column), batch.column(_HEADERS)
-                )
+                column = source.decoder.decode(batch.column(source.column), batch.column(_HEADERS))
+                reasons[source.column] = column.reasons
                 parts = column.values.flatten() if source.is_flat else [column.values]
                 made |= dict(zip(source.names, parts, strict=False))
             if _ERROR in needed:
-                made[_ERROR] = joined_reasons(columns.get(_VALUE), columns.get(_KEY))
+                made[_ERROR] = joined_reasons(reasons.get(_VALUE), reasons.get(_KEY))
             return pa.RecordBatch.from_arrays([made[name] for name in needed], schema=schema)
 
         return pa.schema([SCHEMA.field(name) for name in scanned]), converted

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import json
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,7 +165,11 @@ def test_json(kafka_module: KafkaBroker, registry: Registry, is_in_header: bool)
 
 @BOTH_FORMS
 def test_keys(
-    kafka_module: KafkaBroker, registry: Registry, is_in_header: bool, capfd: pytest.CaptureFixture[str]
+    kafka_module: KafkaBroker,
+    registry: Registry,
+    is_in_header: bool,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """A decoded line has the key that Confluent's serializer wrote, in front or named in a header."""
     topic = f"keys-{is_in_header}"
@@ -180,3 +187,18 @@ def test_keys(
     line = json.loads(capfd.readouterr().out)
     assert (line["key"], line["value"]) == ({"id": 7}, {"id": 8})
     assert line["key_schema"]["subject"] == f"{topic}-key"
+    assert cli.run(["cat", str(kafka_module.log_dir), f'topics/{topic}/decoded/by-key/{{"id":7}}']) == 0
+    assert json.loads(capfd.readouterr().out) == {"id": 8}
+    with offsetfs.open(str(kafka_module.log_dir)) as data:
+        partition = data.partition(f"{topic}-0")
+        (record,) = partition.read(decode=True)
+        assert isinstance(record, offsetfs.DecodedRecord) and record.decoded_key == {"id": 7}
+        assert partition.arrow(decode=True, columns=["key"]).read_all().to_pylist() == [
+            {"key": {"id": 7}, "error": None}
+        ]
+    database = f"sqlite:///{tmp_path}/rows.db"
+    assert (
+        cli.run(["table", "sync", str(kafka_module.log_dir), database, "--topic", topic, "--create", "--decode"]) == 0
+    )
+    with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as rows:
+        assert rows.execute("SELECT decoded_key, id FROM messages").fetchall() == [('{"id": 7}', 8)]

@@ -16,7 +16,7 @@ from fixtures.databases.decoded_table_contract import FIRST, SECOND, VALUE, enco
 from fixtures.logs.schema_records import schema_record, write_log, write_schemas
 from fixtures.stores.schema_registry import serving
 from pyspark import cloudpickle
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, DateType, IntegerType, LongType, StringType, StructField, StructType
 
 from offsetfs import cli
 from offsetfs.pipeline import decoding, reader
@@ -59,7 +59,8 @@ def options_of(path: Path, **given: str) -> ReadOptions:
 
 def columns(options: ReadOptions) -> StructType:
     with opened(options.paths) as directory:
-        return schema_of(options, DecodingPlan(options, None, directory).value_type)
+        plan = DecodingPlan(options, None, directory)
+        return schema_of(options, plan.value_type, plan.key_type)
 
 
 INT, LONG, STRING, BINARY = IntegerType(), LongType(), StringType(), BinaryType()
@@ -302,6 +303,52 @@ def decoding_type(kind: pa.DataType) -> pa.DataType:
     return to_arrow_schema(StructType().add("a", spark_type(kind)), timezone="UTC").field("a").type
 
 
+KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}, {"name": "day", "default": 0, "type":
+    {"type": "int", "logicalType": "date"}}]}  # fmt: skip
+
+
+def add_keys(logs: Path) -> None:
+    """Register a schema for keys, and append a record with a key by it, and one whose key is cut."""
+    write_schemas(logs, [schema_record("orders-key", 1, 9, json.dumps(KEY))])
+    keys = b"\0\0\0\0\x09\x0e\2", b"\0\0\0\0\x09"
+    write_log(logs, "orders-0", [(key, encoded(1, FIRST), ()) for key in keys])
+
+
+@pytest.mark.unit
+def test_keys_have_the_type_of_the_schema_for_keys(logs: Path) -> None:
+    add_keys(logs)
+    found = rows(logs)
+    assert [row["key"] for row in found] == [None, None, None, {"id": 7, "day": date(1970, 1, 2)}, None]
+    assert [row["value_error"] for row in found] == [
+        "key: the record names no schema",
+        "key: the record names no schema",
+        "the record names no schema",
+        None,
+        "key: schema 9: field id: the value ends too early",
+    ]
+    assert rows(logs, struct(key=BINARY))[3] == {"key": b"\0\0\0\0\x09\x0e\2"}
+    assert rows(logs, struct(key=BINARY, value_error=STRING))[4]["value_error"] is None
+    assert rows(logs, struct(key=struct(day=DateType()), offset=LONG))[3]["key"] == {"day": date(1970, 1, 2)}
+    assert rows(logs, struct(value=struct(id=INT)), mask="orders:id")[3] == {"value": {"id": None}}
+    with pytest.raises(OptionError, match="no version of the schema of orders has key as string; the newest is struct"):
+        rows(logs, struct(key=STRING))
+
+
+@pytest.mark.unit
+def test_a_restarted_stream_keeps_the_type_of_keys(logs: Path, tmp_path: Path) -> None:
+    place = {"schemaLocation": str(tmp_path / "checkpoint")}
+    (_, end), (_, kept) = streamed(logs), streamed(logs, **place)
+    with pytest.raises(OptionError, match="schema: keys of orders have no schema, so key is binary"):
+        rows(logs, struct(key=STRING))
+    add_keys(logs)
+    with pytest.raises(OptionError, match=r"the stream began with key as binary, which is gone: .schema"):
+        streamed(logs, end)
+    assert [row["key"] for row in streamed(logs, kept, **place)[0]] == [b"\0\0\0\0\x09\x0e\2", b"\0\0\0\0\x09"]
+    place = {"schemaLocation": str(tmp_path / "other")}
+    found, end = streamed(logs, **place)
+    assert found[3]["key"]["id"] == 7 and streamed(logs, end, **place)[0] == []
+
+
 @pytest.mark.unit
 def test_a_plan_is_small(logs: Path) -> None:
     options = options_of(logs)
@@ -364,11 +411,19 @@ def test_export_writes_typed_parquet(
     from offsetfs.pipeline.jobs.export import export
     from offsetfs.pipeline.jobs.workers import JobFailed
 
+    add_keys(logs)
     target = tmp_path / "parquet"
+    frame = spark.read.format("offsetfs").options(subscribe="orders", decode="auto").load(str(logs))
+    assert [row.id for row in frame.select("key.id", "offset").where("offset > 2").collect()] == [7, None]
+    stream = spark.readStream.format("offsetfs").options(subscribe="orders", decode="auto").load(str(logs))
+    writer = stream.select("key.day", "offset").writeStream.format("memory").queryName("keys")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert [row.day for row in spark.sql("SELECT day FROM keys WHERE offset = 3").collect()] == [date(1970, 1, 2)]
     wanted = {"decode": "auto", "schemas": "", "mask": "orders:Customer"}
     export(spark, str(logs), str(target), ["orders"], decoding=wanted)
     found = pq.read_table(next(target.rglob("*.parquet"))).to_pylist()
-    assert found[0]["value"] == {**WHOLE, "Customer": None} and found[0]["value_error"] is None
+    assert found[3]["value"] == {**WHOLE, "Customer": None} and found[3]["value_error"] is None
+    assert found[3]["key"] == {"id": 7, "day": date(1970, 1, 2)}
     assert found[2]["value"] is None and found[2]["value_error"] and "secret" not in str(found)
     for other in ({}, {"decode": "auto"}):
         with pytest.raises(JobFailed, match="holds an export with another --decode or --mask"):

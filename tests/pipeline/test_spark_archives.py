@@ -18,7 +18,7 @@ from pyspark.sql import types as spark_types
 import offsetfs
 from offsetfs.archive.object_store import ObjectStore, StoreSettings
 from offsetfs.cli import run
-from offsetfs.pipeline.kept_columns import kept_type
+from offsetfs.pipeline.kept_columns import kept_types
 from offsetfs.pipeline.read_options import OptionError
 
 pytestmark = pytest.mark.spark
@@ -66,12 +66,13 @@ def rows(found: Any) -> list[Any]:
 
 def test_columns_of_a_stream_are_kept_in_object_storage(faults: S3Faults) -> None:
     place, first, newer = f"s3a://{s3_server.BUCKET}/columns", spark_types.IntegerType(), spark_types.LongType()
-    assert kept_type(place, "orders", first) == first
-    assert kept_type(place.replace("s3a", "s3"), "orders", newer) == first
+    key = spark_types.StringType()
+    assert kept_types(place, "orders", (first, key)) == (first, key)
+    assert kept_types(place.replace("s3a", "s3"), "orders", (newer, key)) == (first, key)
     with pytest.raises(OptionError, match=r"^option schemaLocation: .* has the columns of orders; give another"):
-        kept_type(place, "users", newer)
+        kept_types(place, "users", (newer, key))
     with pytest.raises(OptionError, match=r"^option schemaLocation: .*no-such-bucket"):
-        kept_type("s3://no-such-bucket/columns", "orders", newer)
+        kept_types("s3://no-such-bucket/columns", "orders", (newer, key))
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
