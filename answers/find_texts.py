@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from offsetfs.answers.find import FindBounds
-from offsetfs.answers.find_conditions import FIELDS, Condition, HasHeader, HasKey, HasPattern, HasText
-from offsetfs.common.name_patterns import PatternError
+from offsetfs.answers.find_conditions import FIELDS, Condition, HasHeader, HasKey, HasText
 from offsetfs.common.quantities import BEFORE_1970, is_before_1970, time_ms
-from offsetfs.fs.naming.grammar import parse_offset
 from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, TopicPartition
 
 
@@ -33,6 +29,9 @@ def key_of(text: str | None, encoded: str | None) -> bytes | None:
         raise WrongText("key", "text and base64 exclude each other: give one of them")
     if encoded is None:
         return None if text is None else os.fsencode(text)
+    import base64
+    import binascii
+
     try:
         return base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -54,18 +53,28 @@ def conditions_of(
     for header in map(os.fsencode, headers):
         name, equals, value = header.partition(b"=")
         conditions.append(HasHeader(name, value if equals else None))
+    if not ignores_case:
+        conditions += [HasText(os.fsencode(text), fields) for text in texts]
+    if patterns or (texts and ignores_case):
+        conditions += _patterns(texts if ignores_case else (), patterns, fields, ignores_case)
+    return conditions
+
+
+def _patterns(texts: Sequence[str], patterns: Sequence[str], fields: int, ignores_case: bool) -> Iterator[Condition]:
+    from offsetfs.answers.find_patterns import HasPattern  # with RE2
+    from offsetfs.common.name_patterns import PatternError
+
     try:
-        conditions += [
-            HasPattern.of_text(text, fields) if ignores_case else HasText(os.fsencode(text), fields) for text in texts
-        ]
-        conditions += [HasPattern(f"(?i){pattern}" if ignores_case else pattern, fields) for pattern in patterns]
+        yield from [HasPattern.of_text(text, fields) for text in texts]
+        yield from [HasPattern(f"(?i){pattern}" if ignores_case else pattern, fields) for pattern in patterns]
     except PatternError as error:
         raise WrongText("regex" if patterns else "text", str(error)) from error
-    return conditions
 
 
 def place_of(name: str, text: str) -> tuple[int, bool]:
     """Return an offset, or a time in milliseconds, and whether it is a time; `WrongText`."""
+    from offsetfs.fs.naming.grammar import parse_offset
+
     encoded = text.encode("utf-8", "surrogateescape")
     offset = parse_offset(encoded)
     if offset is not None:

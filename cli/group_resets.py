@@ -12,9 +12,9 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import is_archive
-from offsetfs.cli.arguments.cluster_copies import is_cluster, refuse_cluster
+from offsetfs.cli.arguments.cluster_options import SCHEME, is_cluster, refuse_cluster
 from offsetfs.cli.arguments.clusters import broker_addresses, client_properties
-from offsetfs.cli.arguments.kafka_mounts import SCHEME, brokers_of
+from offsetfs.cli.arguments.kafka_mounts import brokers_of
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.numbers import argument_time_ms

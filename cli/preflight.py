@@ -9,7 +9,6 @@ import errno
 import grp
 import importlib.util
 import os
-import shutil
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from offsetfs.cli.arguments.archives import READ_ONLY, attached, is_archive
 from offsetfs.cli.exit_codes import SYSTEM, WRONG_CALL, Failure
-from offsetfs.cli.mounts import daemon_registry, retention_warnings
+from offsetfs.cli.mounts import daemon_registry
 from offsetfs.cli.mounts.serving_daemon import daemon_of, owner_remedy
 from offsetfs.common.extras import install_command
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at, mount_holding, resolved
@@ -72,6 +71,8 @@ def check(log_directories: Sequence[str], mount_point: str, options: MountOption
     checked = check_directories(log_directories, read_only=options.read_only, may_be_empty=may_be_empty)
     checked.warnings.extend(warnings)
     if not options.read_only:
+        from offsetfs.cli.mounts import retention_warnings
+
         for path in checked.paths:
             checked.warnings.extend(retention_warnings.warnings(path, options))
     return checked
@@ -391,6 +392,8 @@ def check_fuse(device: str) -> None:
             f"{WITHOUT_MOUNT}",
             SYSTEM,
         )
+    import shutil
+
     if os.geteuid() != 0 and shutil.which("fusermount3") is None:
         raise Failure("fusermount3 is missing, which mounts for users: install the package fuse3", SYSTEM)
     try:

@@ -19,6 +19,7 @@ from offsetfs.cli.mounts.detach import ParentPipe
 mount._Daemon([path], {}, "/mnt", mount.MountOptions()).run(ParentPipe(None))
 """
 SERVE = "from offsetfs import cli; cli.run(['serve', path, '--listen', '127.0.0.1:0'])"
+FIND = "from offsetfs import cli; cli.run(['find', path, '--text', 'order']); end()"
 LS = "from offsetfs import cli; cli.run(['ls', '-l', path]); end()"
 
 PROGRAM = """
@@ -95,3 +96,17 @@ def test_a_listing_without_a_mount_imports_neither_groups_nor_the_index_of_keys(
     assert "offsetfs.fs.mounting.in_process_tree" in found
     assert SELDOM & found == set()
     assert not below("offsetfs.kafka.protocol", found) and not below("offsetfs.kafka.broker", found)
+
+
+@pytest.mark.long
+def test_a_search_for_a_text_imports_little_beside_the_engine(tmp_path: Path) -> None:
+    """It took as long to start as ripgrep takes for a gigabyte."""
+    with contextlib.closing(LogDirectory.open(str(tmp_path))) as directory:
+        directory.create_partitions([TopicPartition("orders", 0)])
+    found = loaded(FIND, tmp_path, "the end")
+    assert "offsetfs.answers.find_conditions" in found
+    seldom = {"email", "importlib.metadata", "re2", "zipfile"}
+    assert (SELDOM | seldom) & found == set()
+    for package in ("offsetfs.kafka", "offsetfs.tables", "offsetfs.fs.naming", "offsetfs.archive"):
+        assert not below(package, found), package
+    assert {"offsetfs.fs.options", "offsetfs.cli.arguments.cluster_copies"} & found == set()

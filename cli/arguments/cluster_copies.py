@@ -15,17 +15,17 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.cluster_options import ClusterQuestion, given_cache, given_config
 from offsetfs.cli.arguments.clusters import broker_addresses, client_properties
-from offsetfs.cli.arguments.kafka_mounts import SCHEME, brokers_of
-from offsetfs.cli.arguments.named_partitions import no_such
+from offsetfs.cli.arguments.kafka_mounts import brokers_of
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry
 from offsetfs.cli.mounts.mirror_caches import user_cache
@@ -39,77 +39,16 @@ from offsetfs.storage.directory import MirrorFile
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError, counted, sentence
 
 if TYPE_CHECKING:
-    from offsetfs.kafka.client.metadata import ClusterMetadata
     from offsetfs.kafka.mirror.options import MirrorOptions
     from offsetfs.kafka.mirror.process import MirrorSource
     from offsetfs.kafka.mirror.status import MirrorStatus
-    from offsetfs.kafka.mirror.survey import Beginning, ClusterSurvey
-
-Command = TypeVar("Command", bound=Callable[..., object])
+    from offsetfs.kafka.mirror.survey import ClusterSurvey
 
 MOUNT_LAG_S = 30.0
 """The time that a mount, or a mirror, which keeps the cache in step has to copy what the cluster has now."""
 
 _PAUSE_S = 0.1
 _SHOWN_MAX = 5
-_CONFIG, _CACHE = "offsetfs.cluster.config", "offsetfs.cluster.cache"
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterQuestion:
-    """What a command reads of a cluster."""
-
-    names: Sequence[str] = ()
-    """TOPIC or TOPIC-PARTITION; none: all topics but those of Kafka itself."""
-    others: Sequence[str] = ()
-    """Topics that are read as well, whole, if the cluster has them."""
-    start_ms: int | None = None
-    """Only records from this time on are read."""
-    start: int | None = None
-    """Only records from this offset of the only named partition on are read."""
-    newest: int | None = None
-    """Only so many offsets before the end of each partition are read."""
-    begins: Mapping[TopicPartition, Beginning] | None = None
-    """The only partitions that are read beside `others`, and where each begins."""
-    may_lack: bool = False
-    """Whether the cluster may lack names: another source has them."""
-    groups: bool = False
-    """Whether commits of consumer groups are read."""
-
-    def chosen(self, url: str, metadata: ClusterMetadata) -> Mapping[TopicPartition, Beginning]:
-        """Return where each partition of the topics begins that are read; `Failure` for a name that is not there.
-
-        All partitions of a topic are in the cache, because its number of partitions counts; those that are not read
-        begin at their end.
-        """
-        from offsetfs.kafka.mirror.survey import Beginning
-
-        present = sorted(
-            TopicPartition(topic.name, number) for topic in metadata.topics.values() for number in topic.partitions
-        )
-        topics = {partition.topic for partition in present}
-        named = {partition for partition in present if {partition.topic, str(partition)} & {*self.names}}
-        if not self.names:
-            own = {topic.name for topic in metadata.topics.values() if topic.is_internal} | INTERNAL_TOPICS
-            named = {partition for partition in present if partition.topic not in own}
-        for name in self.names if not self.may_lack else ():
-            if not any(name in (partition.topic, str(partition)) for partition in named):
-                reason = no_such([url], name, present)
-                raise Failure(
-                    f"{name}: {reason}{'' if '?' in reason else ', or this user may not describe it'}", WRONG_CALL
-                )
-        if self.begins is not None:
-            named = {partition for partition in present if partition in self.begins}
-        read = Beginning(self.start_ms, self.start, self.newest)
-        wanted = {partition.topic for partition in named}
-        begins = {
-            partition: read if partition in named else Beginning(newest=0)
-            for partition in present
-            if partition.topic in wanted
-        }
-        begins |= {partition: self.begins[partition] for partition in named} if self.begins is not None else {}
-        others = {*self.others} & topics - {*self.names}
-        return {**begins, **{partition: Beginning() for partition in present if partition.topic in others}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,72 +60,10 @@ class ClusterCopy:
     """The topics that were asked for; the cache may have others, of earlier."""
 
 
-def _kept(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
-    def keep(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
-        context.meta[key] = path
-
-    return keep
-
-
-cache_option = click.option(
-    "--cache",
-    metavar="DIR",
-    type=click.Path(),
-    expose_value=False,
-    callback=_kept(_CACHE),
-    help="With kafka://: the directory for copied topics; default: in the user cache.",
-)
-
-
-def cluster_options(command: Command) -> Command:
-    """Add the options for LOGDIR as a cluster to a command."""
-    config = click.option(
-        "--config",
-        metavar="FILE",
-        type=click.Path(),
-        expose_value=False,
-        callback=_kept(_CONFIG),
-        help="With kafka://: client.properties, as Java's tools take it.",
-    )
-    return config(cache_option(command))
-
-
-def is_cluster(text: str) -> bool:
-    """Whether LOGDIR is the address of a cluster."""
-    return text.startswith(SCHEME)
-
-
-def refuse_cluster(text: str, remedy: str) -> None:
-    """`Failure` if LOGDIR is the address of a cluster. `remedy`: what to do instead."""
-    if is_cluster(text):
-        raise Failure(f"{printable(text)}: is a cluster; {remedy}", WRONG_CALL)
-
-
-def check_cluster_options() -> None:
-    """`Failure` for an option of `cluster_options` where no argument is a cluster."""
-    context = click.get_current_context(silent=True)
-    if context is None or any(
-        is_cluster(argument) for argument in context.params.values() if isinstance(argument, str)
-    ):
-        return
-    for key, option in ((_CONFIG, "--config"), (_CACHE, "--cache")):
-        if context.meta.get(key) is not None:
-            raise Failure(f"{option} goes with a cluster, such as {SCHEME}broker1:9092/", WRONG_CALL)
-
-
-def _option(key: str) -> str | None:
-    context = click.get_current_context(silent=True)
-    found: str | None = None if context is None else context.meta.get(key)
-    return found
-
-
 def _say(text: str) -> None:
     context = click.get_current_context(silent=True)
     prefix = "offsetfs" if context is None else context.command_path
     click.echo(f"{prefix}: {printable(text)}", err=True)
-
-
-# --- the copy --------------------------------------------------------------------------------------------------------
 
 
 def copied(url: str, question: ClusterQuestion, config: str | None = None) -> ClusterCopy:
@@ -198,7 +75,7 @@ def copied(url: str, question: ClusterQuestion, config: str | None = None) -> Cl
     from offsetfs.kafka.mirror.process import MirrorSource, surveyed
 
     brokers = brokers_of(url, "behind it, as further arguments", "--config FILE")
-    properties = client_properties(config or _option(_CONFIG))
+    properties = client_properties(config or given_config())
     source = MirrorSource(broker_addresses(brokers), properties, MirrorOptions())
     try:
         survey = trio.run(surveyed, source, partial(question.chosen, url))
@@ -218,7 +95,7 @@ def copied(url: str, question: ClusterQuestion, config: str | None = None) -> Cl
 
 def _cache(survey: ClusterSurvey, brokers: str) -> tuple[str, bool]:
     """Return the path of the cache, and whether it is one of parts: also beside a mount of other topics."""
-    given = _option(_CACHE)
+    given = given_cache()
     if given is not None:
         return os.path.realpath(given), False
     whole = os.path.realpath(user_cache(survey.cluster_id or brokers, "--cache DIR"))

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from offsetfs.cli.arguments.cluster_options import SCHEME
 from offsetfs.cli.arguments.clusters import (
     broker_addresses,
     bytes_per_second,
@@ -21,7 +22,6 @@ from offsetfs.fs.options import MountOptionError, option_items, option_text
 if TYPE_CHECKING:
     from offsetfs.kafka.mirror.process import MirrorSource
 
-SCHEME = "kafka://"
 _FLAGS = ("keep",)
 MIRROR_OPTIONS = ("topic", "groups", "from", "cache", "config", "rate", "on-gap", "retention.ms", *_FLAGS)
 """The options of the mirror; those of the mount are others."""

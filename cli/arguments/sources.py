@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
-from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, check_cluster_options, copied, is_cluster
+from offsetfs.cli.arguments.cluster_options import ClusterQuestion, check_cluster_options, is_cluster
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.exit_codes import FAILED, Failure
 from offsetfs.storage import LogDirectories, LogDirectory
@@ -30,6 +30,8 @@ def opened_source(
     check_cluster_options()
     topics = None
     if is_cluster(text):
+        from offsetfs.cli.arguments.cluster_copies import copied
+
         copy = copied(text, question, config)
         paths, topics = [copy.path], copy.topics
     else:

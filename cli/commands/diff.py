@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cluster_options, is_cluster
+from offsetfs.cli.arguments.cluster_options import ClusterQuestion, cluster_options, is_cluster
 from offsetfs.cli.arguments.named_partitions import no_such
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import FAILED, SYSTEM, WRONG_CALL, Failure

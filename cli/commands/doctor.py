@@ -8,7 +8,7 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
-from offsetfs.cli.arguments.cluster_copies import refuse_cluster
+from offsetfs.cli.arguments.cluster_options import refuse_cluster
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.exit_codes import SYSTEM, Failure
 from offsetfs.cli.terminal.progress import bytes_progress

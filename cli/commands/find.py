@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cluster_options
+from offsetfs.cli.arguments.cluster_options import ClusterQuestion, cluster_options
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.arguments.where import Schemas, decoded_lines_of, masks_of, searching_where

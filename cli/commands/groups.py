@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cache_option, is_cluster
+from offsetfs.cli.arguments.cluster_options import ClusterQuestion, cache_option, is_cluster
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.group_resets import GroupReset, reset_group

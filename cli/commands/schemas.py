@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cluster_options
+from offsetfs.cli.arguments.cluster_options import ClusterQuestion, cluster_options
 from offsetfs.cli.arguments.schema_registry import registry_of
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure

@@ -16,7 +16,7 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
-from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, check_cluster_options, cluster_options, is_cluster
+from offsetfs.cli.arguments.cluster_options import ClusterQuestion, check_cluster_options, cluster_options, is_cluster
 from offsetfs.cli.arguments.schema_registry import registry_of
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import DONE, FAILED, OUTPUT_CLOSED, SYSTEM, WRONG_CALL, Failure, of_output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from offsetfs.cli.arguments.cluster_copies import ClusterQuestion, cluster_options
+from offsetfs.cli.arguments.cluster_options import ClusterQuestion, cluster_options
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.sources import opened_source
 from offsetfs.cli.exit_codes import FAILED, SYSTEM, Failure

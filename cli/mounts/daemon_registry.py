@@ -18,7 +18,6 @@ import dataclasses
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -79,7 +78,7 @@ def directory(uid: int, environment: Mapping[str, str]) -> str:
     if uid == 0:
         return "/run/offsetfs"
     runtime = environment.get("XDG_RUNTIME_DIR")
-    return os.path.join(runtime, "offsetfs") if runtime else os.path.join(tempfile.gettempdir(), f"offsetfs-{uid}")
+    return os.path.join(runtime, "offsetfs") if runtime else _temporary(uid)
 
 
 def own_directory() -> str:
@@ -159,7 +158,13 @@ def _registries(mount: Mount) -> Iterator[tuple[str, int]]:
 
 def directories_of(uid: int) -> tuple[str, str]:
     """Return the registries in which daemons of another user may be."""
-    return f"/run/user/{uid}/offsetfs", os.path.join(tempfile.gettempdir(), f"offsetfs-{uid}")
+    return f"/run/user/{uid}/offsetfs", _temporary(uid)
+
+
+def _temporary(uid: int) -> str:
+    import tempfile  # 3 ms, and seldom needed
+
+    return os.path.join(tempfile.gettempdir(), f"offsetfs-{uid}")
 
 
 def owner_of(pid: int) -> int | None:

@@ -18,8 +18,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.records.format import batch_chain
@@ -36,6 +34,7 @@ from offsetfs.storage.records.format.batch_header import (
     TIMESTAMP_POSITION,
     BatchHeader,
 )
+from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.reference.dump import incremented
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp, wrapped
 

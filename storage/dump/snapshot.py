@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from offsetfs.storage import files
 from offsetfs.storage.dump.printer import OptionalLong, Printer
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import InvalidSnapshot
 from offsetfs.storage.partition.producers import CHECKED_FROM, ENTRY, HEADER
+from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.segments import transaction_index
 from offsetfs.storage.units import I32_MAX
 

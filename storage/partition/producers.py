@@ -24,10 +24,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from struct import Struct
 
-from crc32c import crc32c
-
 from offsetfs.storage.errors import InvalidSnapshot, MalformedBatch
 from offsetfs.storage.records.format.batch import Batch, BatchHeader
+from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.units import I16_MAX, I32_MAX
 
 NONE = -1

@@ -14,8 +14,6 @@ import struct
 from array import array
 from collections.abc import Iterator
 
-from crc32c import crc32c
-
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.format.batch_header import (
     APPEND_TIME_FLAG,
@@ -37,6 +35,7 @@ from offsetfs.storage.records.format.batch_row import (
     POSITION,
     SIZE,
 )
+from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.records.format.record_row import COLUMNS as RECORD_COLUMNS
 from offsetfs.storage.reference import codec
 from offsetfs.storage.units import I32_MAX, I64_MAX, wrapped

@@ -10,14 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
-from crc32c import crc32c
-
 from offsetfs.storage.errors import CorruptBatch, DecompressionLimit, MalformedBatch, StorageError, UnsupportedFormat
 from offsetfs.storage.files import File
 from offsetfs.storage.records.columns.row_walk import Rows
 from offsetfs.storage.records.format import batch_chain, chain
 from offsetfs.storage.records.format.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_END, Batch, parse_header
 from offsetfs.storage.records.format.batch_header import CRC_START, BatchHeader
+from offsetfs.storage.records.format.checksum import crc32c
 
 BATCH_BYTES_MAX = 128 << 20
 """The largest batch that is held in memory. Protects memory from a damaged length, which may claim a gigabyte."""

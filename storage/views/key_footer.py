@@ -13,9 +13,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from offsetfs.storage import files
+from offsetfs.storage.records.format.checksum import crc32c
 
 MAGIC = b"OFFSETKI"
 VERSION = 1

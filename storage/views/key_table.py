@@ -16,14 +16,13 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.clock import SYSTEM
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.log_reader import LogView
 from offsetfs.storage.records.format.batch import HEADER_SIZE, Batch
+from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.views import key_footer, user_cache
 from offsetfs.storage.views.key_footer import IndexedRange
 from offsetfs.storage.views.key_hash import HASH_NAME, SHORT_KEY_BYTES

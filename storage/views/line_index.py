@@ -23,8 +23,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
-from crc32c import crc32c
-
 from offsetfs.storage import files
 from offsetfs.storage.errors import MalformedBatch, StorageError, WouldBlock
 from offsetfs.storage.records.columns import row_walk
@@ -33,6 +31,7 @@ from offsetfs.storage.records.format import chain
 from offsetfs.storage.records.format.batch import HEADER_SIZE, Batch, parse_header
 from offsetfs.storage.records.format.batch import MAGIC as BATCH_MAGIC
 from offsetfs.storage.records.format.batch_header import Buffer
+from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.segments import segment_files
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment

@@ -9,9 +9,8 @@ import errno
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from offsetfs.storage import files
+from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.views.view_blocks import scratch
 
 MAGIC = b"OFFSETVM"

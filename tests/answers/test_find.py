@@ -14,11 +14,12 @@ import pytest
 from fixtures.logs.old_messages import message
 from fixtures.logs.planted_logs import marker, sealed_records
 
-from offsetfs.answers import find, find_conditions
+from offsetfs.answers import find, find_conditions, find_patterns
 from offsetfs.answers.find import FindBounds, Limit, Search
-from offsetfs.answers.find_conditions import FIELDS, Condition, HasHeader, HasKey, HasPattern, HasText
+from offsetfs.answers.find_conditions import FIELDS, Condition, HasHeader, HasKey, HasText
 from offsetfs.answers.find_lines import LinesOf, path_lines, record_lines, value_lines
 from offsetfs.answers.find_partitions import partitions_of_key
+from offsetfs.answers.find_patterns import HasPattern
 from offsetfs.answers.ordered_work import OrderedWork
 from offsetfs.answers.partitioners import Partitioner
 from offsetfs.common.name_patterns import PatternError
@@ -115,8 +116,8 @@ def test_patterns_match_the_same_without_arrow(orders: Path, monkeypatch: pytest
     def missing(*given: object) -> None:
         raise ModuleNotFoundError
 
-    monkeypatch.setattr(find_conditions, "ONE_BY_ONE_MAX", 0)
-    monkeypatch.setattr(find_conditions.HasPattern, "_matching_in_arrow", missing)
+    monkeypatch.setattr(find_patterns, "ONE_BY_ONE_MAX", 0)
+    monkeypatch.setattr(HasPattern, "_matching_in_arrow", missing)
     assert found(orders, HasPattern("[13]7!$", ANY)) == by_partition([n for n in range(300) if n % 100 in (17, 37)])
     assert found(orders, HasPattern("^n$", FIELDS["headers"])) == by_partition(range(1, 300, 2))
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from fixtures.logs.planted_logs import marker
 
-from offsetfs.answers import find_conditions
+from offsetfs.answers import find_patterns
 from offsetfs.answers.find import FindBounds, Limit, Search
-from offsetfs.answers.find_conditions import FIELDS, Condition, HasHeader, HasKey, HasPattern, HasText
+from offsetfs.answers.find_conditions import FIELDS, Condition, HasHeader, HasKey, HasText
 from offsetfs.answers.find_lines import path_lines
+from offsetfs.answers.find_patterns import HasPattern
 from offsetfs.common.name_patterns import compiled
 from offsetfs.storage import BatchGroup, LogDirectory, LogReader, Record, TopicPartition
 from offsetfs.storage.records.format.batch import build
@@ -115,7 +116,7 @@ def compare(world: tuple[Path, list[Record]], searches: list[tuple[Condition, Ca
 def test_patterns_find_what_a_look_at_each_record_finds(
     world: tuple[Path, list[Record]], monkeypatch: pytest.MonkeyPatch, one_by_one_max: int
 ) -> None:
-    monkeypatch.setattr(find_conditions, "ONE_BY_ONE_MAX", one_by_one_max)
+    monkeypatch.setattr(find_patterns, "ONE_BY_ONE_MAX", one_by_one_max)
     searches: list[tuple[Condition, Callable[[Record], bool]]] = []
     for pattern, place in zip(PATTERNS, itertools.cycle(("value", "any")), strict=False):
         program = compiled(pattern, has_groups=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -132,3 +134,25 @@ def test_a_command_whose_code_for_findings_is_1_has_2_for_a_missing_directory(
     assert run([verb, f"{tmp_path}/nope"]) == exit_codes.SYSTEM
     reason = "there is no such directory; give a log directory"
     assert capsys.readouterr().err == f"offsetfs {verb}: {tmp_path}/nope: {reason}\n"
+
+
+@pytest.mark.long
+def test_the_process_ends_after_its_threads_and_with_all_that_was_written() -> None:
+    """`main` ends the process without taking Python's modules apart; nothing else of an end is left out."""
+    program = (
+        "import atexit, sys, threading\n"
+        "from offsetfs import cli\n"
+        "def later():\n"
+        "    threading.main_thread().join()\n"
+        "    sys.stdout.write('thread\\n'); sys.stdout.flush()\n"
+        "def run(arguments):\n"
+        "    atexit.register(lambda: print('atexit', flush=True))\n"
+        "    threading.Thread(target=later).start()\n"
+        "    sys.stdout.write('x' * 100_000 + '\\n')\n"
+        "    return 32\n"
+        "cli.run = run\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (32, "")
+    assert done.stdout.splitlines() == ["x" * 100_000, "thread", "atexit"]

@@ -15,8 +15,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 
-from crc32c import crc32c
-
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, OffsetBeyondSegment, StorageError, UnsupportedFormat
 from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_offset_max
@@ -30,6 +28,7 @@ from offsetfs.storage.records.format.batch_header import (
     Buffer,
     parse_header,
 )
+from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.records.format.legacy import NO_RUNS, TIMELESS_RUNS
 from offsetfs.storage.units import I64_MAX
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from crc32c import crc32c
-
 from offsetfs.storage.errors import CorruptBatch, DecompressionLimit, MalformedBatch, StorageError
 from offsetfs.storage.records.compression.compression import Compression, compress, decompress
 from offsetfs.storage.records.format import codec as record_codec
@@ -37,6 +35,7 @@ from offsetfs.storage.records.format.batch_header import (
     stamp,
     write_header,
 )
+from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.records.format.record import CREATE_TIME, LOG_APPEND_TIME, Record
 from offsetfs.storage.records.format.record_row import COLUMNS, HEADERS_COUNT, OFFSET_DELTA
 from offsetfs.storage.units import I64_MAX, I64_MIN, Offset, Timestamp, wrapped

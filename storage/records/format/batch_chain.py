@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from offsetfs.storage.errors import (
     CorruptBatch,
     DecompressionLimit,
@@ -49,6 +47,7 @@ from offsetfs.storage.records.format.batch_header import (
     KEY_POSITIONS,
     Buffer,
 )
+from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.records.format.legacy import NO_RUNS, run_header
 from offsetfs.storage.units import I64_MAX, Offset
 

@@ -39,10 +39,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.compression.compression import CODECS
+from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.records.format.record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
 
