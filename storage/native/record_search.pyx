@@ -18,17 +18,9 @@ from array import array as _array
 from offsetfs.storage.reference.record_search import IN_HEADERS, IN_KEY, IN_VALUE
 
 
-cdef extern from *:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    #include <string.h>
-    #ifdef __GLIBC__
-    extern void *memmem(const void *, size_t, const void *, size_t);
-    #endif
-    """
-    void* memmem(const void* haystack, size_t size, const void* needle, size_t needle_size) noexcept nogil
+cdef extern from "find_bytes.h" nogil:
+    void find_bytes_prepare()
+    const uint8_t* find_bytes(const uint8_t* data, size_t size, const uint8_t* needle, size_t needle_size)
 
 
 cdef enum:
@@ -41,6 +33,8 @@ cdef enum:
 assert (KEY_FLAG, VALUE_FLAG, HEADERS_FLAG) == (IN_KEY, IN_VALUE, IN_HEADERS)
 
 cdef array _template = _array("q")
+
+find_bytes_prepare()
 
 
 cdef struct Search:
@@ -66,7 +60,7 @@ def contains(payload, bytes needle not None):
     PyObject_GetBuffer(payload, &held, PyBUF_SIMPLE)
     try:
         with nogil:
-            found = memmem(held.buf, held.len, wanted, size) != NULL
+            found = find_bytes(<const uint8_t*>held.buf, held.len, <const uint8_t*>wanted, size) != NULL
     finally:
         PyBuffer_Release(&held)
     return found or size == 0
@@ -152,7 +146,9 @@ cdef inline bint has_needle(const Search* search, int64_t position, int64_t size
         return False
     if search.is_whole:
         return size == search.needle_size and not memcmp(search.data + position, search.needle, size)
-    return search.needle_size == 0 or memmem(search.data + position, size, search.needle, search.needle_size) != NULL
+    return search.needle_size == 0 or (
+        find_bytes(search.data + position, size, search.needle, search.needle_size) != NULL
+    )
 
 
 cdef int in_headers(const Search* search, int64_t position, int64_t count) noexcept nogil:

@@ -89,7 +89,7 @@ def test_pyproject_names_every_file_that_a_module_includes(name: str) -> None:
 
 def included(source: Path) -> set[str]:
     text = source.read_text()
-    found = {"crc32c.h"} if '"crc32c.h"' in text else set()
+    found = {name for name in ("crc32c.h", "find_bytes.h") if f'"{name}"' in text}
     own = source.with_suffix(".pxd")
     found |= {own.name} if own.exists() else set()
     for module in re.findall(r"offsetfs\.storage\.native\.(\w+) cimport", text):

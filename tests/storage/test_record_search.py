@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from array import array
 from types import ModuleType
 
@@ -63,6 +64,24 @@ def test_a_payload_contains_bytes(module: ModuleType) -> None:
         assert module.contains(payload, b"")
         assert module.contains(payload, b"bc") == (len(payload) == 3)
         assert not module.contains(payload, b"abcd")
+
+
+def test_a_large_payload_contains_bytes_wherever_they_are() -> None:
+    """Places at the ends, at the edges of a step, and where most places look like the needle."""
+    contains = native_record_search.contains
+    chance = random.Random(7)
+    for size in (4096, 5000, 70_003):
+        text = bytes(chance.choices(b"abcdefgh ", k=size))
+        for needle in (b"X", b"aX", b"Xa", b"abcXdefg", b"aaaaaaaaX", b"X" * 40, bytes(range(65, 91)) * 12):
+            assert not contains(text, needle)
+            for place in (0, 1, 31, 32, 63, 64, 2000, size // 64 * 64 - 1, size - len(needle) - 1, size - len(needle)):
+                payload = text[:place] + needle + text[place + len(needle) :]
+                assert contains(payload, needle), (size, needle, place)
+                assert not contains(payload[: place + len(needle) - 1], needle), (size, needle, place)
+    for _ in range(300):  # nearly every place looks like the needle
+        payload = bytes(chance.choices(b"ab", (50, 1), k=5000 + chance.randrange(100)))
+        needle = bytes(chance.choices(b"ab", (9, 1), k=chance.randrange(1, 90)))
+        assert contains(payload, needle) == (needle in payload), needle
 
 
 ROW = [0, 0, 0, 2, 2, 2, 4, 1]
