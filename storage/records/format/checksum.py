@@ -8,6 +8,7 @@ that most commands run. So only its extension module is loaded.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from typing import Any
@@ -30,4 +31,4 @@ def _extension() -> Any:
     return module
 
 
-crc32c = _extension().crc32c
+crc32c: Callable[..., int] = _extension().crc32c
