@@ -21,6 +21,7 @@ from offsetfs.cli import run
 
 pytestmark = pytest.mark.interop
 
+AXE = Path(__file__).parents[2] / ".cache" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 VIEWS = {
     "/": ("Topics", ["orders", "hostile", "paid", "__consumer_offsets", "internal"]),
     "/topics/orders": ("orders", ["600", "Records by time", "segment.bytes", "12000"]),
@@ -256,6 +257,31 @@ def test_ten_thousand_rows_are_few_elements(page: Page) -> None:
     page.until(lambda: page.one("#view tbody tr td").text == "9999")
     assert page.one("thead th").get_attribute("aria-sort") == "descending"
     assert len(page.found("#view tbody tr")) < 200
+
+
+def test_no_view_breaks_a_rule_of_accessibility(page: Page) -> None:
+    broken = []
+    for path in VIEWS:
+        page.open(path)
+        if path == "/":
+            page.until(lambda: len(page.found(".spark")) >= 4)
+        if "partition=1" in path:
+            page.one("table.records button").click()
+            page.until(lambda: page.found(".details .tree"))
+        page.script(AXE.read_text())
+        for scheme in ("light", "dark"):
+            media = [{"name": "prefers-color-scheme", "value": scheme}]
+            page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+            assert page.script("return matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
+            found = page.driver.execute_async_script("axe.run().then(arguments[0])")
+            assert found["passes"], path
+            broken += [
+                (path, scheme, rule["id"], node["target"], node["failureSummary"])
+                for rule in found["violations"]
+                for node in rule["nodes"]
+            ]
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert not broken, "\n".join(map(str, broken))
 
 
 def test_a_phone_scrolls_no_view_sideways(page: Page) -> None:

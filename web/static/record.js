@@ -40,11 +40,11 @@ export function details(record, signal) {
         copyButton("Copy command", command),
         raw,
         el("a", { href: `${address}/value`, download: "" }, "Download value")),
-      el("h3", {}, "Key"), whole.key === null ? preview(null) : valueOf(whole.key),
-      el("h3", {}, "Value"), whole.schema ? el("p", { class: "muted" }, "schema: ", shown(JSON.stringify(whole.schema))) : "",
+      el("h2", {}, "Key"), whole.key === null ? preview(null) : valueOf(whole.key),
+      el("h2", {}, "Value"), whole.schema ? el("p", { class: "muted" }, "schema: ", shown(JSON.stringify(whole.schema))) : "",
       whole.error ? el("p", { class: "warn" }, shown(whole.error)) : "",
       whole.value === null ? preview(null) : valueOf(whole.value),
-      whole.headers.length ? el("h3", {}, "Headers") : "",
+      whole.headers.length ? el("h2", {}, "Headers") : "",
       whole.headers.length ? el("table", {}, el("tbody", {}, whole.headers.map((each) =>
         el("tr", {}, el("th", { scope: "row" }, preview(each.name)), el("td", { class: "wrap" }, preview(each.value)))))) : "",
       whole.headers_left_out ? el("p", { class: "muted" }, `${whole.headers_left_out} more headers`) : "");
@@ -91,7 +91,7 @@ function tree(value, depth) {
 }
 
 function hex(label, content) {
-  if (content === null) return el("div", {}, el("h3", {}, `${label}: null`));
+  if (content === null) return el("div", {}, el("h2", {}, `${label}: null`));
   const data = Uint8Array.from(atob(content.content), (each) => each.charCodeAt(0));
   const lines = [];
   for (let at = 0; at < Math.min(data.length, 4096); at += 16) {
@@ -99,5 +99,5 @@ function hex(label, content) {
     const numbers = part.map((each) => each.toString(16).padStart(2, "0")).join(" ").padEnd(47);
     lines.push(`${at.toString(16).padStart(8, "0")}  ${numbers}  ${part.map((each) => (each > 31 && each < 127 ? String.fromCharCode(each) : ".")).join("")}`);
   }
-  return el("div", {}, el("h3", {}, `${label}: ${bytes(content.bytes)}${content.bytes > 4096 ? ", the first 4 KiB" : ""}`), el("pre", {}, lines.join("\n")));
+  return el("div", {}, el("h2", {}, `${label}: ${bytes(content.bytes)}${content.bytes > 4096 ? ", the first 4 KiB" : ""}`), el("pre", {}, lines.join("\n")));
 }

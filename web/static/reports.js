@@ -23,7 +23,7 @@ function text(value, kind) {
 
 function findingsOf(report) {
   return report.findings.map((each) => el("article", {},
-    el("h3", { class: { damage: "bad", warning: "warn" }[each.severity] ?? null }, `${each.severity}: ${each.kind}, `, shown(each.place)),
+    el("h2", { class: { damage: "bad", warning: "warn" }[each.severity] ?? null }, `${each.severity}: ${each.kind}, `, shown(each.place)),
     el("p", {}, shown(each.evidence)),
     el("p", {}, el("strong", {}, "Consequence: "), shown(each.consequence)),
     each.remedy ? [el("p", {}, el("strong", {}, "Remedy:")), el("pre", {}, shown(each.remedy))] : null));
