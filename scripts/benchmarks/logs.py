@@ -33,6 +33,8 @@ OWN_BATCH_BYTES = 1 << 20
 PRODUCER_BATCH_BYTES = 16 << 10
 """Kafka's default `batch.size`."""
 SEGMENT_BYTES = 1 << 30
+BARS = 60
+"""The bars of a histogram of the page."""
 TIMED_MAX = 100
 """Time indexes of their own take 768 KiB for each segment."""
 
@@ -160,7 +162,8 @@ class SparseLog:
 
 
 def sparse(directory: Path, segments: int, batches: int) -> SparseLog:
-    """Make a partition of `segments` segments of 1 GiB in batches of 16 KiB, of which `batches` can be read.
+    """Make a partition of `segments` segments of 1 GiB in batches of 16 KiB, of which `batches` can be read, and those
+    at the bounds of a histogram of `BARS` bars.
 
     More than `TIMED_MAX` segments are all of the same time, and share one time index.
     """
@@ -174,12 +177,14 @@ def sparse(directory: Path, segments: int, batches: int) -> SparseLog:
     snapshot_blob = folder / "snapshot.blob"
     snapshot_blob.write_bytes(ProducerState().dump())
     time_blob.write_bytes(_time_index(each, per_segment, TIME_MS))
+    bounds = {(segments * per_segment + 1) * bar // BARS for bar in range(BARS)}
     for segment in range(segments):
         base_offset, base_time = segment * per_segment * each.count, _base_time(segment, segments, per_segment)
         path = folder / segment_name(base_offset, ".log")
         share = batches * (segment + 1) // segments - batches * segment // segments
         readable = numbers.sample(range(1, per_segment), share)
-        _write_sparse_log(path, base_offset, base_time, each, per_segment, [0, per_segment - 1, *readable])
+        at_bounds = [bound % per_segment for bound in bounds if bound // per_segment == segment]
+        _write_sparse_log(path, base_offset, base_time, each, per_segment, [0, per_segment - 1, *readable, *at_bounds])
         for batch in readable:
             offsets.extend(range(base_offset + batch * each.count, base_offset + (batch + 1) * each.count))
         times.extend(base_time + batch for batch in readable)

@@ -20,6 +20,7 @@ import statistics_of_logs
 import surface
 import table_rows
 import upkeep
+import web_pages
 
 import answers
 
@@ -40,6 +41,7 @@ SUBJECTS = {
     "Spark": pipelines.ROWS,
     "SQL": queries.ROWS,
     "Values with a schema": decoded_values.ROWS,
+    "The page": web_pages.ROWS,
     "Answers": (*answers.ROWS, *log_questions.ROWS, *statistics_of_logs.ROWS),
 }
 """The rows of each module, by the heading of their table on the page."""

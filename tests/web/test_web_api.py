@@ -26,6 +26,7 @@ from fixtures.logs.planted_logs import data, marker
 from fixtures.machine.waiting import PAUSE_S
 
 import offsetfs
+from offsetfs.answers import find
 from offsetfs.cli import run
 from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition
 from offsetfs.storage.partition.producers import ABORT
@@ -224,6 +225,25 @@ async def test_records_are_found_by_place_and_by_condition(web: Web) -> None:
     (only,) = (await web.ask("/api/records?topic=orders&header=n=17"))["records"]
     assert only["value"] == {"form": "text", "content": '{"id": 17, "status": "paid"}', "bytes": 28, "is_cut": False}
     assert only["timestamp_ms"] == TIME + 17 * 60_000
+
+
+async def test_a_page_without_conditions_reads_few_batches(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[int, int | None]] = []
+    reader = find.LogReader
+
+    def noted(log: Any, *, start: int, stop: int | None = None, **options: Any) -> Any:
+        read.append((start, stop))
+        return reader(log, start=start, stop=stop, **options)
+
+    monkeypatch.setattr(find, "LogReader", noted)
+    first = await web.ask("/api/records?topic=orders&partition=1&from=40&limit=3")
+    assert offsets(first) == [(1, 40), (1, 41), (1, 42)] and {*read} == {(40, 43)}
+    read.clear()
+    late = await web.ask("/api/records?topic=orders&partition=1&from=2026-11-18T13:00:00Z&limit=1")
+    assert late["records"][0]["timestamp_ms"] >= 1_795_006_800_000 and {stop - start for start, stop in read} == {1}
+    read.clear()
+    gap = await web.ask("/api/records?topic=paid&partition=0&to=4&limit=3&newest=true")  # at 2 is a marker
+    assert offsets(gap) == [(0, 3), (0, 1), (0, 0)] and {*read} == {(1, 4), (0, 1)}
 
 
 async def test_records_of_aborted_transactions_are_left_out_if_wanted(web: Web) -> None:
