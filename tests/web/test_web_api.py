@@ -28,7 +28,7 @@ from fixtures.machine.waiting import PAUSE_S
 import offsetfs
 from offsetfs.answers import find
 from offsetfs.cli import run
-from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition
+from offsetfs.storage import LogDirectories, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.partition.producers import ABORT
 from offsetfs.web import api as web_api
 from offsetfs.web import http_server
@@ -228,10 +228,10 @@ async def test_records_are_found_by_place_and_by_condition(web: Web) -> None:
 
 
 async def test_a_page_without_conditions_reads_few_batches(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[tuple[int, int | None]] = []
-    reader = find.LogReader
+    read: list[tuple[int, int]] = []
+    reader = LogReader
 
-    def noted(log: Any, *, start: int, stop: int | None = None, **options: Any) -> Any:
+    def noted(log: Any, *, start: int, stop: int, **options: Any) -> Any:
         read.append((start, stop))
         return reader(log, start=start, stop=stop, **options)
 
