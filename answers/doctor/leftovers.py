@@ -25,7 +25,8 @@ def set_aside_directories(examined: Examination) -> Iterator[Diagnosis]:
         for name in directory.directories:
             path = os.path.join(directory.path, name)
             try:
-                log_bytes, age_ms = _log_bytes(path), examined.now_ms - files.status(path).st_mtime_ns // 1_000_000
+                # The status change time: renaming a directory leaves its modification time as it was.
+                log_bytes, age_ms = _log_bytes(path), examined.now_ms - files.status(path).st_ctime_ns // 1_000_000
             except FileNotFoundError:
                 continue  # removed meanwhile
             evidence = f"{size(log_bytes)} of records, last changed {duration(max(age_ms, 0) / 1000)} ago"

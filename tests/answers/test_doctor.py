@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from contextlib import closing
 from pathlib import Path
 
 import jsonschema
@@ -185,6 +186,18 @@ def test_what_deletions_moves_and_strays_left_is_found(broker: BrokerDirectory) 
         (left / "00000000000000000000.log").write_bytes((path / "00000000000000000000.log").read_bytes())
     found = {finding.kind: finding.severity for finding in broker.report().findings}
     assert found == {"deletion": Severity.NOTICE, "future": Severity.NOTICE, "set-aside": Severity.WARNING}
+
+
+def test_a_broker_has_just_deleted_a_topic_without_changes_for_long(broker: BrokerDirectory) -> None:
+    left = broker.path / "orders-1.0123456789abcdef0123456789abcdef-delete"
+    left.mkdir()
+    os.utime(left, (0, 0))  # its last segment was made then: a renamed directory keeps its time
+    deleted_ms = os.stat(left).st_ctime_ns // 1_000_000
+    with closing(LogDirectory.open(str(broker.path))):
+        assert not broker.report(now_ms=deleted_ms + 60_000).findings
+        (finding,) = broker.report(now_ms=deleted_ms + 2 * 3_600_000).findings
+    assert finding.kind == "deletion" and "last changed 2 h" in finding.evidence
+    assert "should have removed it" in finding.consequence
 
 
 def test_files_of_an_interrupted_compaction_are_left_over(broker: BrokerDirectory) -> None:
