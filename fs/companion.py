@@ -24,6 +24,8 @@ class CompanionReport:
     """Yields lines for `.offsetfs/stats`."""
     families: Callable[[], Iterator[Metric]]
     """Yields metrics for `.offsetfs/metrics`."""
+    has_group_lags: bool = False
+    """Whether the lags of consumer groups are among them."""
 
 
 class MountCompanion(Protocol):

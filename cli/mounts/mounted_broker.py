@@ -69,7 +69,7 @@ def companion_report(report: BrokerReport) -> CompanionReport:
 
         return exporter.families(report)
 
-    return CompanionReport(report.lines, families)
+    return CompanionReport(report.lines, families, has_group_lags=True)
 
 
 @contextlib.contextmanager

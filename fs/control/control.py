@@ -22,6 +22,7 @@ from offsetfs.fs.control.report import MountReport, Reporter
 from offsetfs.fs.control.texts import config_text, stats_text
 from offsetfs.fs.files.texts import Text
 from offsetfs.fs.fuse_types import EntryAttributes, FUSEError
+from offsetfs.fs.groups.known_groups import Groups
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.naming.inodes import pack
 from offsetfs.fs.naming.tree_table import IN_CONTROL, Kind, fixed_names
@@ -41,10 +42,15 @@ class ControlDirectory:
     """The directory. `files` maps the number of each file to its node."""
 
     def __init__(
-        self, mount: MountContext, texts: dict[int, Text], accumulators: Accumulators, open_files: Callable[[], int]
+        self,
+        mount: MountContext,
+        texts: dict[int, Text],
+        accumulators: Accumulators,
+        groups: Groups,
+        open_files: Callable[[], int],
     ) -> None:
         self._mount = mount
-        reporter = Reporter(mount, accumulators, open_files)
+        reporter = Reporter(mount, accumulators, groups, open_files)
         self.files: dict[int, FileNode] = {
             Kind.ERRORS: texts[Kind.ERRORS],
             Kind.VERSION: texts[Kind.VERSION],
@@ -98,7 +104,7 @@ class _ReportFile:
         return _attributes(self._mount, self._number)
 
     async def open(self, number: int, opening: Opening) -> Opened:
-        report = await self._reporter.report()
+        report = await self._reporter.report(has_lags=self._number is Kind.METRICS)
         return Opened(await self._mount.executor.in_thread(lambda: self._show(report)), direct=True)
 
 

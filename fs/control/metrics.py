@@ -25,6 +25,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 
 from offsetfs.common.durations import cumulative_buckets
+from offsetfs.common.group_lags import LAG_METRICS
 from offsetfs.fs.control.report import MountReport, PartitionReport
 
 PREFIX = "offsetfs_"
@@ -180,6 +181,7 @@ def _families(report: MountReport) -> Iterator[Metric]:
         yield family
     if report.companion is not None:
         yield from report.companion.families()
+    yield from _lags(report)
     yield from ProcessCollector(namespace="offsetfs", registry=None).collect()
 
 
@@ -196,6 +198,15 @@ def _syncs(report: MountReport) -> Metric:
     family = HistogramMetricFamily(PREFIX + "sync_duration_seconds", "How long syncs took.")
     family.add_metric([], cumulative_buckets(report.sync_counts), report.sync_sum_s)
     return family
+
+
+def _lags(report: MountReport) -> Iterator[Metric]:
+    """Yield the lags of consumer groups, as those of a broker; nothing without any, as beside a broker's own."""
+    for name, help_text, samples in LAG_METRICS if report.lags.records else ():
+        family = GaugeMetricFamily(name, help_text, labels=["group", "topic"])
+        for labels, number in sorted(samples(report.lags).items()):
+            family.add_metric(labels, number)
+        yield family
 
 
 def _labels(partition: PartitionReport) -> list[str]:

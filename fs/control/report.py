@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 import offsetfs
+from offsetfs.common.group_lags import GroupLags
 from offsetfs.fs.appends.accumulator import Accumulators
+from offsetfs.fs.groups.known_groups import Groups
 from offsetfs.fs.mount_context import MountContext
 from offsetfs.fs.reporting.counters import PartitionCounts, TaskCounts
 from offsetfs.fs.reporting.errors import name_of
@@ -75,6 +77,9 @@ class _Cache(Protocol):
     size_max: int
 
 
+NO_LAGS = GroupLags()
+
+
 @dataclass(frozen=True, slots=True)
 class MountReport:
     """One mount. Times in seconds since 1970, `sync_counts` as in `Durations`."""
@@ -102,6 +107,8 @@ class MountReport:
     tasks: Mapping[str, TaskCounts]
     companion: CompanionReport | None = None
     """The broker or the mirror in the process of the mount."""
+    lags: GroupLags = NO_LAGS
+    """Of the consumer groups; without any if they were not asked for, are not known yet, or `companion` has them."""
 
 
 PARTITIONS_AT_ONCE = 50  # half a millisecond; then other tasks of the event loop run
@@ -110,13 +117,16 @@ PARTITIONS_AT_ONCE = 50  # half a millisecond; then other tasks of the event loo
 class Reporter:
     """Makes the reports of one mount. Runs on the event loop only."""
 
-    def __init__(self, mount: MountContext, accumulators: Accumulators, open_files: Callable[[], int]) -> None:
+    def __init__(
+        self, mount: MountContext, accumulators: Accumulators, groups: Groups, open_files: Callable[[], int]
+    ) -> None:
         self._mount = mount
+        self._groups = groups
         self._accumulators = accumulators
         self._open_files = open_files
 
-    async def report(self) -> MountReport:
-        """Return the current state."""
+    async def report(self, *, has_lags: bool = False) -> MountReport:
+        """Return the current state, with the lags of groups if they are asked for."""
         for name in await self._mount.executor.in_thread(self._mount.directory.damaged_partitions):
             self._mount.counters.of(name)  # damage is reported also for a partition without an opened file
         for name in self._accumulators.unsynced_partitions():
@@ -127,6 +137,8 @@ class Reporter:
         names = await self._mount.executor.in_thread(lambda: set(self._mount.directory.partitions()))
         partitions = await self._partitions(used, names)
         mount, counters = self._mount, self._mount.counters
+        companion = None if mount.companion is None else await mount.companion.report()
+        has_lags = has_lags and not (companion is not None and companion.has_group_lags)
         memory = self._accumulators.context.memory
         return MountReport(
             version=offsetfs.__version__,
@@ -149,7 +161,8 @@ class Reporter:
             buffer_bytes_max=memory.bytes_max,
             caches=self._caches(),
             tasks={name: dataclasses.replace(counts) for name, counts in counters.tasks.items()},
-            companion=None if mount.companion is None else await mount.companion.report(),
+            companion=companion,
+            lags=await self._groups.lags() if has_lags else NO_LAGS,
         )
 
     def _caches(self) -> dict[str, CacheReport]:

@@ -55,7 +55,7 @@ class GroupsDirectory:
 
     def __init__(self, mount: MountContext, accumulators: Accumulators) -> None:
         self._mount = mount
-        self._groups = Groups(mount)
+        self._groups = self.known = Groups(mount)
         self.lags = LagFiles(self._groups)
         self.commits = CommitFiles(self._groups, accumulators)
         self.states = StateFiles(self._groups)

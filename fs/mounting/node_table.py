@@ -56,7 +56,7 @@ class NodeTable:
         self._of_partitions: dict[int, PartitionDirectory] = {}
         self._schemas = MountSchemas(mount)
         texts = mount_texts(mount)
-        control = ControlDirectory(mount, texts, accumulators, open_handles)
+        control = ControlDirectory(mount, texts, accumulators, self.groups.known, open_handles)
         nodes_of = NodesOf(
             self._keys_of, self._follow_of, self._growing_of, self._ranges_of, self._links_of, self._decoded_of
         )

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from offsetfs.common.durations import Durations, cumulative_buckets
+from offsetfs.common.group_lags import LAG_METRICS, OTHERS, GroupLags
 from offsetfs.common.metrics_server import MetricsServer
 from offsetfs.kafka.broker.connections.listeners import listen_error
 from offsetfs.kafka.broker.metrics import ApiCounts, TopicCounts
-from offsetfs.kafka.broker.report import OTHERS, BrokerReport, BrokerReporter
+from offsetfs.kafka.broker.report import BrokerReport, BrokerReporter
 from offsetfs.kafka.protocol.error_codes import ErrorCode
 
 PREFIX = "offsetfs_broker_"
@@ -69,6 +70,12 @@ def _errors(report: BrokerReport) -> Mapping[tuple[str, ...], float]:
 
 def _info(report: BrokerReport) -> Mapping[tuple[str, ...], float]:
     return {(report.log_directory, "ro" if report.is_read_only else "rw", report.version): 1}
+
+
+def _of_lags(
+    samples: Callable[[GroupLags], Mapping[tuple[str, str], float]],
+) -> Callable[[BrokerReport], Mapping[tuple[str, ...], float]]:
+    return lambda report: {(group, topic): number for (group, topic), number in samples(report.lags).items()}
 
 
 METRICS = (
@@ -176,19 +183,9 @@ METRICS = (
         ("group",),
         lambda report: {(group,): number for group, number in report.members.items()},
     ),
-    BrokerMetric(
-        "group_lag",
-        GAUGE,
-        "Records behind the committed offsets of a consumer group.",
-        ("group", "topic"),
-        lambda report: {(group, topic): lag for (group, topic), lag in report.lags.items()},
-    ),
-    BrokerMetric(
-        "group_lag_seconds",
-        GAUGE,
-        "Seconds from the next record of a consumer group to the newest one, in its slowest partition.",
-        ("group", "topic"),
-        lambda report: {(group, topic): seconds for (group, topic), seconds in report.lag_seconds.items()},
+    *(
+        BrokerMetric(name.removeprefix(PREFIX), GAUGE, text, ("group", "topic"), _of_lags(samples))
+        for name, text, samples in LAG_METRICS
     ),
 )
 

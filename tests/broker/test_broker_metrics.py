@@ -16,6 +16,7 @@ from fixtures.simulation.fake_clock import FakeClock
 from prometheus_client.parser import text_string_to_metric_families
 
 import offsetfs
+from offsetfs.common import group_lags
 from offsetfs.kafka.broker import exporter, metrics, report
 from offsetfs.kafka.broker.exporter import metrics_server
 from offsetfs.kafka.broker.metrics import BrokerMetrics
@@ -266,7 +267,7 @@ async def test_groups_and_lags_beyond_the_limits_are_summed(
     directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "GROUPS_MAX", 2)
-    monkeypatch.setattr(report, "LAGS_MAX", 1)
+    monkeypatch.setattr(group_lags, "LAGS_MAX", 1)
     directory.create_partitions([TopicPartition("t", 1)])
     for number in range(2):
         builder = BatchBuilder(1 << 16)
@@ -276,7 +277,7 @@ async def test_groups_and_lags_beyond_the_limits_are_summed(
     groups = [GroupSnapshot(name, "Stable", 3, offsets) for name in "abcd"]
     found = await BrokerReporter(directory, BrokerMetrics(), lambda: groups).report()
     assert found.members == {"a": 3, "b": 3, "(others)": 6}
-    assert found.lags == {("a", "t"): 2, ("(others)", "(others)"): 6}
+    assert found.lags.records == {("a", "t"): 2, ("(others)", "(others)"): 6}
     assert found.groups_by_state == {"Stable": 4}
 
 

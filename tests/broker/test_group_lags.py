@@ -9,9 +9,9 @@ from fixtures.logs.broker_directories import BrokerDirectory
 from fixtures.logs.planted_logs import sealed, sealed_records
 
 from offsetfs.answers.groups import groups_report
+from offsetfs.common import group_lags
+from offsetfs.common.group_lags import GroupLags, LagTimes
 from offsetfs.fs.groups.known_groups import lag_table
-from offsetfs.kafka.broker import group_lags
-from offsetfs.kafka.broker.group_lags import LagTimes
 from offsetfs.kafka.broker.metrics import BrokerMetrics
 from offsetfs.kafka.broker.report import BrokerReporter, GroupSnapshot
 from offsetfs.storage import BatchBuilder, LogDirectories, LogDirectory, TopicPartition
@@ -78,7 +78,7 @@ async def test_the_report_of_a_broker_has_the_slowest_partition(directory: LogDi
     directory.create_partition(TopicPartition("timeless", 0))
     groups = [GroupSnapshot("g", "Empty", 0, {ORDERS[0]: 4, ORDERS[1]: 2, TopicPartition("gone", 0): 3})]
     found = await BrokerReporter(directory, BrokerMetrics(), lambda: groups).report()
-    assert (found.lags, found.lag_seconds) == ({("g", "orders"): 14}, {("g", "orders"): 31.0})
+    assert found.lags == GroupLags({("g", "orders"): 14}, {("g", "orders"): 31.0})
     directory.close()
 
 
@@ -108,6 +108,6 @@ async def test_command_mount_and_metrics_have_the_same_seconds(tmp_path: Path) -
     assert {name: lag[0].seconds for name, lag in lags.items()} == expected
     in_file = {name: lag_table(lag).splitlines()[1].split()[4].decode() for name, lag in lags.items()}
     assert in_file == {name: "-" if each is None else f"{each:.3f}" for name, each in expected.items()}
-    in_metrics = {group: seconds for (group, _), seconds in report.lag_seconds.items()}
+    in_metrics = {group: seconds for (group, _), seconds in report.lags.seconds.items()}
     assert in_metrics == {name: each for name, each in expected.items() if each is not None}
     opened.close()

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from offsetfs.cli import exit_codes, run
 from offsetfs.cli.commands import top
 from offsetfs.cli.mounts.metrics_samples import Sample, parse_metrics
+from offsetfs.common.group_lags import GroupLags
 from offsetfs.kafka.broker import exporter
 from offsetfs.kafka.broker.metrics import BrokerMetrics
 from offsetfs.kafka.broker.report import BrokerReport, GroupSnapshot
@@ -32,7 +33,7 @@ class _Exported(Collector):
 
 
 def text_of(metrics: BrokerMetrics, *groups: GroupSnapshot, lags: dict[tuple[str, str], int] | None = None) -> str:
-    report = BrokerReport("0.1.0", "/srv/logs", False, 2, 3, metrics, groups, lags or {}, {}, Unsynced(), 0.0)
+    report = BrokerReport("0.1.0", "/srv/logs", False, 2, 3, metrics, groups, GroupLags(lags or {}), Unsynced(), 0.0)
     return str(generate_latest(_Exported(report)), "utf-8")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.machine.waiting import soon
 
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN
 
@@ -78,7 +80,20 @@ def test_a_group_lags_over_the_partitions_of_all_log_directories(mount: Mount, d
     for name in names:
         (mounted.path / "groups" / "billing" / name).write_text("1\n")
     lag = (mounted.path / "groups" / "billing" / "lag").read_text()
-    assert [line.split()[:4] for line in lag.splitlines()[1:]] == [[name, "1", "3", "2"] for name in names]
+    rows = [line.split() for line in lag.splitlines()[1:]]
+    assert [row[:4] for row in rows] == [[name, "1", "3", "2"] for name in names]
+
+    def measured() -> dict[str, float]:
+        """Return the lags in the metrics of the mount, in records and seconds."""
+        text = (mounted.path / ".offsetfs" / "metrics").read_text()
+        found = re.findall(
+            r"^offsetfs_broker_group_(\w+)\{group=\"billing\",.*topic=\"orders\"\} (.*)$", text, re.MULTILINE
+        )
+        return {name: float(number) for name, number in found}
+
+    assert measured() == {"lag": 4, "lag_seconds": max(float(row[4]) for row in rows)}
+    (mounted.path / "groups" / "billing" / "orders-0").write_text("3\n")
+    assert soon(lambda: measured()["lag"] == 2), "they are measured again after twenty times the time that this takes"
 
 
 def test_df_counts_the_disk_of_two_log_directories_once(mount: Mount, disks: list[Path]) -> None:

@@ -15,6 +15,7 @@ from offsetfs.cli.mounts import metrics_samples
 from offsetfs.cli.mounts.mounted_broker import companion_report
 from offsetfs.common.durations import DURATION_BOUNDS_S, Durations
 from offsetfs.common.formatting import columns, count, duration, size
+from offsetfs.common.group_lags import GroupLags
 from offsetfs.fs.control import metrics
 from offsetfs.fs.control.report import CacheReport, LogReport, MountReport, PartitionReport
 from offsetfs.fs.control.texts import stats_text
@@ -190,7 +191,7 @@ def with_broker() -> MountReport:
     counted.apis["Produce"].errors[ErrorCode.INVALID_RECORD] = 1
     groups = (GroupSnapshot("readers", "Stable", 1, {}),)
     broker = BrokerReport(
-        "0.1.0", "/srv/logs", False, 1, 3, counted, groups, {("readers", "t"): 4}, {}, Unsynced(), 0.0
+        "0.1.0", "/srv/logs", False, 1, 3, counted, groups, GroupLags({("readers", "t"): 4}), Unsynced(), 0.0
     )
     return replace(REPORT, companion=companion_report(broker))
 
@@ -200,6 +201,14 @@ def test_a_mount_with_a_broker_has_the_numbers_of_both() -> None:
     assert seen["offsetfs_broker_requests_total"] == [({"mount": "/mnt/kafka", "api": "Produce"}, 7)]
     assert seen["offsetfs_requests_total"] == scraped(REPORT)["offsetfs_requests_total"]
     assert seen["offsetfs_broker_info"][0][0]["mount"] == "/mnt/kafka"
+
+
+def test_a_mount_without_a_broker_has_the_lags_of_groups_under_the_names_of_a_broker() -> None:
+    seen = scraped(replace(REPORT, lags=GroupLags({("readers", "t"): 4}, {("readers", "t"): 1.5})))
+    labels = {"mount": "/mnt/kafka", "group": "readers", "topic": "t"}
+    assert seen["offsetfs_broker_group_lag"] == [(labels, 4)]
+    assert seen["offsetfs_broker_group_lag_seconds"] == [(labels, 1.5)]
+    assert "offsetfs_broker_group_lag" not in scraped(REPORT), "what is not known is not 0"
 
 
 def test_stats_of_a_mount_with_a_broker_have_a_summary_of_it() -> None:
