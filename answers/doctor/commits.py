@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from offsetfs.answers.doctor.examination import Examination
@@ -64,7 +65,7 @@ def impossible(group: str, commit: Commit, start: int, end: int, topic_id: bytes
     """
     place = f"{group}: {commit.partition}"
     remedy = (
-        f"kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group {group} --reset-offsets "
+        f"kafka-consumer-groups.sh --bootstrap-server HOST:9092 --group {shlex.quote(group)} --reset-offsets "
         f"--topic {commit.partition.topic}:{commit.partition.partition} "
     )
     if commit.topic_id is not None and topic_id is not None and commit.topic_id != topic_id:

@@ -69,9 +69,14 @@ def _deleted(directory: DirectorySurvey, path: str, evidence: str) -> Diagnosis:
 
 
 def left_files(examined: Examination) -> Iterator[Diagnosis]:
-    """Yield partitions with files of an interrupted compaction, deletion or write. A broker has such files, too."""
+    """Yield partitions with files of an interrupted compaction, deletion or write. A broker has such files, too.
+
+    A broker that stops in order leaves `.deleted` segments whose `file.delete.delay.ms` has not passed.
+    """
     for found in examined.partitions():
         endings = Counter(ending for name in found.names for ending in _ENDINGS if name.endswith(ending))
+        if found.directory.is_clean:
+            del endings[".deleted"]
         if endings and not found.directory.is_live:
             yield _left(found, endings)
 

@@ -30,7 +30,9 @@ _CONSEQUENCES = {
 def unclean_shutdowns(examined: Examination) -> Iterator[Diagnosis]:
     """Yield directories that a recovery will read at the next start, with an estimate of its time."""
     for directory in examined.surveys:
-        if directory.is_live or directory.is_clean or not directory.bytes:
+        # A broker closes no directory that holds the metadata log alone: it recovers that log at each start.
+        has_records = any(found.bytes for found in directory.partitions if found.partition.topic != METADATA_TOPIC)
+        if directory.is_live or directory.is_clean or not has_records:
             continue
         unverified = {found.path: _unverified(found) for found in directory.partitions}
         total = sum(unverified.values())

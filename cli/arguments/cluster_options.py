@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -42,6 +42,8 @@ class ClusterQuestion:
     """Only so many offsets before the end of each partition are read."""
     begins: Mapping[TopicPartition, Beginning] | None = None
     """The only partitions that are read beside `others`, and where each begins."""
+    narrowed: Callable[[Collection[TopicPartition]], Collection[TopicPartition]] | None = None
+    """Returns the partitions that are read, of those that are named."""
     may_lack: bool = False
     """Whether the cluster may lack names: another source has them."""
     groups: bool = False
@@ -69,6 +71,8 @@ class ClusterQuestion:
                 raise Failure(
                     f"{name}: {reason}{'' if '?' in reason else ', or this user may not describe it'}", WRONG_CALL
                 )
+        if self.narrowed is not None:
+            named = {*self.narrowed(named)}
         if self.begins is not None:
             named = {partition for partition in present if partition in self.begins}
         read = Beginning(self.start_ms, self.start, self.newest)

@@ -160,9 +160,10 @@ def command(
     with _texts():
         wanted = key_of(key, key_base64)
         conditions = conditions_of(wanted, texts, patterns, place, headers, ignores_case=ignore_case)
-    question = _question(names, start, end, has_schemas=is_decoded or where is not None)
+    key_place = None if wanted is None else _KeyPlace(wanted, partitioner, count)
+    question = _question(names, start, end, key_place, has_schemas=is_decoded or where is not None)
     with opened_source(log_directory, question=question) as directory:
-        chosen = _chosen(directory, log_directory, names, wanted, partitioner, count)
+        chosen = _chosen(directory, log_directory, names, key_place)
         for note in chosen.notes:
             _say(note)
         with _texts():
@@ -187,8 +188,8 @@ def _ended(search: Search, is_narrowed: bool, failures: Mapping[str, Exception])
         _say(f"left out: {search.damaged - len(search.damage)} more damaged places; offsetfs verify lists them")
     if not search.found and is_narrowed:
         _say(
-            "not found there; --partitioner any searches all partitions: a producer may hash keys otherwise, or the"
-            " topic had fewer partitions"
+            "not found there; --partitioner any searches all partitions, of a cluster it copies them: a producer may"
+            " hash keys otherwise, or the topic had fewer partitions"
         )
     if search.damaged or failures:
         return FAILED
@@ -269,34 +270,44 @@ class _Chosen:
     is_narrowed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _KeyPlace:
+    """Where a key is looked for. `count`: the number of partitions of a topic, if not all of them are there."""
+
+    key: bytes
+    partitioner: str
+    count: int | None
+
+    def among(self, named: Iterable[TopicPartition], names: Sequence[str]) -> _Chosen:
+        """Return, of partitions that `names` select, those that are named themselves, and of topics that of the key."""
+        from offsetfs.answers.find_partitions import partitions_of_key
+        from offsetfs.answers.partitioners import Partitioner
+
+        present = sorted(named)
+        single = [each for each in present if str(each) in names]
+        of_topics = [each for each in present if str(each) not in names]
+        topics = dict.fromkeys(each.topic for each in of_topics)
+        found = partitions_of_key(present, topics, self.key, Partitioner(self.partitioner), self.count)
+        return _Chosen(list(dict.fromkeys([*single, *found.partitions])), found.notes, found.is_narrowed)
+
+
 def _chosen(
-    directory: AnyLogDirectory,
-    log_directory: str,
-    names: Sequence[str],
-    key: bytes | None,
-    partitioner: str,
-    count: int | None,
+    directory: AnyLogDirectory, log_directory: str, names: Sequence[str], key_place: _KeyPlace | None
 ) -> _Chosen:
     """Return the partitions that the arguments name, and of topics only that of the key."""
-    from offsetfs.answers.find_partitions import partitions_of_key
     from offsetfs.answers.find_texts import own_partitions
-    from offsetfs.answers.partitioners import Partitioner
 
     present = sorted(directory.partitions())
     if names:
         named = resolve_among(log_directory, present, names)
     else:
         named = own_partitions(present)
-    if key is None:
-        return _Chosen(named)
-    given = {name for name in names if any(str(partition) == name for partition in named)}
-    single = [partition for partition in named if str(partition) in given]
-    topics = dict.fromkeys(partition.topic for partition in named if str(partition) not in given)
-    found = partitions_of_key(present, topics, key, Partitioner(partitioner), count)
-    return _Chosen(list(dict.fromkeys([*single, *found.partitions])), found.notes, found.is_narrowed)
+    return _Chosen(named) if key_place is None else key_place.among(named, names)
 
 
-def _question(names: Sequence[str], start: str | None, end: str | None, *, has_schemas: bool) -> ClusterQuestion:
+def _question(
+    names: Sequence[str], start: str | None, end: str | None, key_place: _KeyPlace | None, *, has_schemas: bool
+) -> ClusterQuestion:
     """Return what is read of a cluster. `--to` bounds nothing: a record of an earlier time may be behind it."""
     from offsetfs.answers.find_texts import place_of
 
@@ -304,7 +315,13 @@ def _question(names: Sequence[str], start: str | None, end: str | None, *, has_s
         places = {name: place_of(name, text) for name, text in (("from", start), ("to", end)) if text is not None}
     begin, is_time = places.get("from", (None, False))
     others = (SCHEMAS_TOPIC,) if has_schemas else ()
-    return ClusterQuestion(names, others, start_ms=begin if is_time else None, start=None if is_time else begin)
+    return ClusterQuestion(
+        names,
+        others,
+        start_ms=begin if is_time else None,
+        start=None if is_time else begin,
+        narrowed=None if key_place is None else lambda named: key_place.among(named, names).partitions,
+    )
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -198,6 +199,22 @@ def test_a_broker_has_just_deleted_a_topic_without_changes_for_long(broker: Brok
         (finding,) = broker.report(now_ms=deleted_ms + 2 * 3_600_000).findings
     assert finding.kind == "deletion" and "last changed 2 h" in finding.evidence
     assert "should have removed it" in finding.consequence
+
+
+def test_segments_that_a_stopped_broker_would_have_deleted_a_minute_later_are_no_finding(
+    broker: BrokerDirectory,
+) -> None:
+    (broker.topic("orders") / "00000000000000000000.log.deleted").touch()
+    assert not broker.report().findings
+    os.unlink(broker.path / ".kafka_cleanshutdown")
+    assert "1 .deleted file" in next(each for each in broker.report().findings if each.kind == "left-over").evidence
+
+
+def test_a_directory_of_the_metadata_log_alone_needs_no_recovery(tmp_path: Path) -> None:
+    metadata = BrokerDirectory(tmp_path, name="metadata")
+    shutil.rmtree(metadata.path / "heartbeat-0")
+    os.unlink(metadata.path / ".kafka_cleanshutdown")
+    assert "not-closed" not in {each.kind for each in metadata.report().findings}
 
 
 def test_files_of_an_interrupted_compaction_are_left_over(broker: BrokerDirectory) -> None:
@@ -440,8 +457,8 @@ def test_logs_of_another_user_are_damage_and_the_remedy_gives_them_back(broker: 
     assert not broker.report().findings
 
 
-def committed(offset: int) -> SealedBatch:
-    key = commit_key("billing", TopicPartition("orders", 0))
+def committed(offset: int, group: str = "billing") -> SealedBatch:
+    key = commit_key(group, TopicPartition("orders", 0))
     value = commit_value(CommittedOffset(offset, 0, "", 1000))
     return sealed_records([(key, value, (), 1000)])
 
@@ -453,6 +470,13 @@ def test_a_commit_beyond_the_end_is_found(broker: BrokerDirectory, offset: int, 
     findings = broker.report().findings
     assert [finding.kind for finding in findings] == kinds
     assert all("--topic orders:0 --to-offset 2" in finding.remedy for finding in findings)
+
+
+@pytest.mark.parametrize(("group", "word"), [("", "''"), ("a; reboot", "'a; reboot'")])
+def test_the_name_of_a_group_is_one_word_of_the_remedy(broker: BrokerDirectory, group: str, word: str) -> None:
+    broker.topic("orders")
+    broker.topic("__consumer_offsets", [committed(3, group)])
+    assert f"--group {word} --reset-offsets" in broker.only_finding("commit-beyond-end").remedy
 
 
 def test_a_commit_below_the_start_is_a_notice(broker: BrokerDirectory) -> None:

@@ -17,6 +17,7 @@ import offsetfs
 from offsetfs import cli
 from offsetfs.cli.mounts.mirroring_process import mirroring_process
 from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage.records import partition_of
 
 pytestmark = pytest.mark.unit
 
@@ -126,6 +127,21 @@ def test_records_that_a_cluster_deletes_go_from_the_copy_also_if_nothing_is_new(
         assert command("find", mirror, "--count").out == f"{count}\n"
         assert command("delete-records", path, "orders-1=4", "--yes").code == 0
     assert len(list(caches.iterdir())) == 1
+
+
+def test_only_the_partition_of_a_key_is_copied(url: str, caches: Path, command: Commands) -> None:
+    number = partition_of(b"key 3", len(ORDERS))
+    found = command("find", url, "orders", "--key", "key 3", "--paths")
+    assert (found.code, found.out) == (0, f"orders-{number}/3\n")
+    assert f"the key is in orders-{number}, by murmur2 of 2 partitions" in found.error
+    (parts,) = caches.iterdir()
+    with offsetfs.open(parts) as opened:
+        sizes = [len(list(opened.partition(str(each)).read())) for each in ORDERS]
+    assert sizes == [10 if each == number else 0 for each in range(len(ORDERS))]
+    lost = command("find", url, "orders", "--key", "not there", "--paths")
+    assert lost.code == 1 and "--partitioner any searches all partitions, of a cluster it copies them" in lost.error
+    everywhere = command("find", url, "orders", "--key", "key 3", "--partitioner", "any", "--paths")
+    assert everywhere.out == "orders-0/3\norders-1/3\n"
 
 
 def test_a_part_of_a_topic_is_copied_into_a_cache_of_parts(url: str, caches: Path, command: Commands) -> None:
