@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -142,18 +142,39 @@ def by_content(other: LogDirectories, group: str) -> Place:
     committed = committed_offsets(other, group)
 
     def place(partition: TopicPartition, log: Log) -> int | None:
-        if partition not in committed or not other.has(partition):
-            return None
-        source = other.log(partition)
-        offset = max(committed[partition], source.log_start_offset)
-        wanted = list(islice(LogReader(source, start=offset).records(), CONTENT_RECORDS))
-        if wanted:
-            return _found(log, wanted)
-        last = _last_records(source, offset)
-        found = _found(log, last) if last else None
-        return None if found is None else _behind(log, found, len(last))
+        sought = _sought(other, committed, partition)
+        found = _found(log, sought.records) if sought.records else None
+        return _behind(log, found, len(sought.records)) if found is not None and sought.is_behind else found
 
     return place
+
+
+def sought_times(other: LogDirectories, group: str) -> dict[TopicPartition, int]:
+    """Return from which time on `by_content` looks for the place of a group in each partition; -1: in the whole log.
+
+    Without partitions that have no record to look for. StorageError, OSError.
+    """
+    committed = committed_offsets(other, group)
+    sought = {partition: _sought(other, committed, partition).records for partition in committed}
+    return {partition: records[0].timestamp for partition, records in sought.items() if records}
+
+
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """Records in a row; the place of the group is before the first, or `is_behind` the last one."""
+
+    records: Sequence[Record] = ()
+    is_behind: bool = False
+
+
+def _sought(other: LogDirectories, committed: Mapping[TopicPartition, int], partition: TopicPartition) -> _Sought:
+    """Return the records at which a group is in another directory; none if it has no place there."""
+    if partition not in committed or not other.has(partition):
+        return _Sought()
+    source = other.log(partition)
+    offset = max(committed[partition], source.log_start_offset)
+    following = list(islice(LogReader(source, start=offset).records(), CONTENT_RECORDS))
+    return _Sought(following) if following else _Sought(_last_records(source, offset), is_behind=True)
 
 
 def _last_records(source: Log, end: int) -> list[Record]:

@@ -12,13 +12,13 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import is_archive
-from offsetfs.cli.arguments.cluster_options import SCHEME, is_cluster, refuse_cluster
+from offsetfs.cli.arguments.cluster_options import ClusterQuestion, is_cluster
 from offsetfs.cli.arguments.clusters import broker_addresses, client_properties
 from offsetfs.cli.arguments.kafka_mounts import brokers_of
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.arguments.named_partitions import resolve_among
 from offsetfs.cli.arguments.numbers import argument_time_ms
-from offsetfs.cli.arguments.sources import opened_source
+from offsetfs.cli.arguments.sources import opened_source, opened_with_commits
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import in_use
 from offsetfs.cli.mounts.serving_process import serving_process
@@ -50,6 +50,8 @@ class GroupReset:
     names: Sequence[str]
     where: str | None
     other: str | None
+    """The directory or cluster of --reset-like, with its client.properties."""
+    other_config: str | None
     as_csv: bool
     is_applied: bool
     broker: str | None
@@ -59,13 +61,17 @@ class GroupReset:
 
 def reset_group(reset: GroupReset, form: ReportForm) -> int:
     """Print the plan, with `is_applied` commit it; return the exit code. `Failure`."""
-    if is_cluster(reset.source):
+    if is_cluster(reset.source) and reset.broker is not None:
+        raise Failure(f"{reset.source} names the brokers: leave out --bootstrap-server", WRONG_CALL)
+    if is_cluster(reset.source) and reset.other is not None:
+        plan, note = _plan_by_content_in_cluster(reset)
+    elif is_cluster(reset.source):
         plan, note = _plan_in_cluster(reset)
     elif reset.broker is not None:
         with contextlib.ExitStack() as stack:
             opened = stack.enter_context(opened_source(reset.source))
             plan = _plan_in_directory(reset, opened, stack)
-            plan, note = _plan_through_broker(reset, plan, opened)
+            plan, note = _plan_through_broker(reset, str(reset.broker), plan, opened)
     else:
         broker = _broker_of(reset.source)
         if reset.is_applied and broker is not None:
@@ -152,17 +158,26 @@ def _place(reset: GroupReset, stack: contextlib.ExitStack) -> Place:
     from offsetfs.answers import group_reset
 
     if reset.other is not None:
-        refuse_cluster(reset.other, "copy the group with offsetfs mirror --groups, and give that directory")
-        other = stack.enter_context(opened_source(reset.other))
-        if not group_reset.committed_offsets(other, reset.group):
-            raise Failure(f"{printable(reset.group)} has no commits in {reset.other}", WRONG_CALL)
-        return group_reset.by_content(other, reset.group)
+        return group_reset.by_content(stack.enter_context(_opened_other(reset)), reset.group)
     words = {"earliest": group_reset.at_start, "latest": group_reset.at_end}
     where = str(reset.where)
     if where in words:
         return words[where]
     offset = parse_offset(where.encode("utf-8", "replace"))
     return group_reset.at_time(_time_ms(where)) if offset is None else group_reset.at_offset(offset)
+
+
+@contextlib.contextmanager
+def _opened_other(reset: GroupReset) -> Iterator[LogDirectories]:
+    """Open the directory or cluster of --reset-like; `Failure` if the group has no commits there."""
+    from offsetfs.answers.group_reset import CONTENT_RECORDS, committed_offsets
+
+    other = str(reset.other)
+    config = reset.other_config or reset.config
+    with opened_with_commits(other, reset.group, config, records_before=CONTENT_RECORDS) as opened:
+        if not committed_offsets(opened, reset.group):
+            raise Failure(f"{printable(reset.group)} has no commits in {other}", WRONG_CALL)
+        yield opened
 
 
 def _time_ms(where: str) -> int:
@@ -191,11 +206,6 @@ _Step = Callable[["ClusterClient"], Awaitable["tuple[ResetPlan, str]"]]
 def _plan_in_cluster(reset: GroupReset) -> tuple[ResetPlan, str]:
     from offsetfs.answers.cluster_group_reset import cluster_partitions, cluster_plan
 
-    if reset.broker is not None:
-        raise Failure(f"{reset.source} names the brokers: leave out --bootstrap-server", WRONG_CALL)
-    if reset.other is not None:
-        remedy = "give the directory of a broker or a mirror as LOGDIR, and --bootstrap-server HOST:PORT"
-        raise Failure(f"--reset-like compares records, which {SCHEME} does not read: {remedy}", WRONG_CALL)
     brokers = brokers_of(reset.source, "after the group", "--config FILE")
     place = _cluster_place(str(reset.where))
 
@@ -206,6 +216,23 @@ def _plan_in_cluster(reset: GroupReset) -> tuple[ResetPlan, str]:
         return plan, await _committed_in_cluster(client, reset, plan)
 
     return _in_cluster(reset, brokers, run)
+
+
+def _plan_by_content_in_cluster(reset: GroupReset) -> tuple[ResetPlan, str]:
+    """Return the plan of --reset-like, made with a copy of the records that may be the place of the group."""
+    from offsetfs.answers.group_reset import by_content, reset_plan, sought_times
+    from offsetfs.kafka.mirror.survey import Beginning
+
+    brokers = brokers_of(reset.source, "after the group", "--config FILE")
+    with contextlib.ExitStack() as stack:
+        other = stack.enter_context(_opened_other(reset))
+        times = sought_times(other, reset.group)
+        wanted = _partitions(reset, list(times), sorted(times))
+        begins = {each: Beginning(times[each] if times[each] >= 0 else None) for each in wanted}
+        question = ClusterQuestion(begins=begins, may_lack=True)
+        opened = stack.enter_context(opened_source(reset.source, question=question, config=reset.config))
+        plan = reset_plan(opened, reset.group, wanted, by_content(other, reset.group))
+        return _plan_through_broker(reset, brokers, plan, opened)
 
 
 def _cluster_place(where: str) -> ClusterPlace:
@@ -219,7 +246,9 @@ def _cluster_place(where: str) -> ClusterPlace:
     return ClusterPlace(timestamp=_time_ms(where)) if offset is None else ClusterPlace(offset=offset)
 
 
-def _plan_through_broker(reset: GroupReset, plan: ResetPlan, opened: LogDirectories) -> tuple[ResetPlan, str]:
+def _plan_through_broker(
+    reset: GroupReset, brokers: str, plan: ResetPlan, opened: LogDirectories
+) -> tuple[ResetPlan, str]:
     from offsetfs.answers.cluster_group_reset import WrongCluster, plan_for_cluster
     from offsetfs.storage.directory import cluster_id_of
 
@@ -230,7 +259,7 @@ def _plan_through_broker(reset: GroupReset, plan: ResetPlan, opened: LogDirector
         return checked, await _committed_in_cluster(client, reset, checked)
 
     try:
-        return _in_cluster(reset, str(reset.broker), run)
+        return _in_cluster(reset, brokers, run)
     except WrongCluster as error:
         raise Failure(f"{reset.source} is of {error}; give a broker of its cluster", WRONG_CALL) from error
 

@@ -11,10 +11,35 @@ from offsetfs.cli.arguments.cluster_options import ClusterQuestion, check_cluste
 from offsetfs.cli.arguments.log_directories import log_directories
 from offsetfs.cli.exit_codes import FAILED, Failure
 from offsetfs.storage import LogDirectories, LogDirectory
+from offsetfs.storage.coordinators import OFFSETS_TOPIC
 from offsetfs.storage.directory import DirectoryAccess
 from offsetfs.storage.errors import StorageError, sentence
 
 _ALL = ClusterQuestion()
+
+
+@contextlib.contextmanager
+def opened_with_commits(
+    text: str, group: str | None, config: str | None, *, records_before: int = 0
+) -> Iterator[LogDirectories]:
+    """Open LOGDIR for the commits of all groups, or of one, as `opened_source`.
+
+    Of a cluster, the commits are copied, and the records from them on, with `records_before` the commits of `group`.
+    """
+    question = _ALL
+    if is_cluster(text):
+        from offsetfs.answers.groups import first_offsets
+        from offsetfs.kafka.mirror.survey import Beginning
+
+        commits = ClusterQuestion([OFFSETS_TOPIC], may_lack=True)
+        with opened_source(text, question=commits, config=config) as opened:
+            places = first_offsets(opened, group)
+        begins = {
+            partition: Beginning(time, max(offset - records_before, 0)) for partition, (offset, time) in places.items()
+        }
+        question = ClusterQuestion(others=[OFFSETS_TOPIC], begins=begins, may_lack=True)
+    with opened_source(text, question=question, config=config) as directory:
+        yield directory
 
 
 @contextlib.contextmanager

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import click
 
-from offsetfs.cli.arguments.cluster_options import ClusterQuestion, cache_option, is_cluster
-from offsetfs.cli.arguments.sources import opened_source
+from offsetfs.cli.arguments.cluster_options import cache_option, is_cluster
+from offsetfs.cli.arguments.sources import opened_with_commits
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.group_resets import GroupReset, reset_group
 from offsetfs.cli.terminal.progress import bytes_progress
 from offsetfs.cli.terminal.reports import ReportForm, report_options
 from offsetfs.common.formatting import printable
-from offsetfs.storage.coordinators import OFFSETS_TOPIC
 
 _NAMED_MAX = 10
 
@@ -23,6 +22,9 @@ _NAMED_MAX = 10
 @report_options
 @click.option("--reset-to", "where", metavar="WHERE", help="Plan commits there: earliest, latest, an offset or a time.")
 @click.option("--reset-like", "other", metavar="DIR", help="Plan commits where the group is in DIR, by content.")
+@click.option(
+    "--like-config", metavar="FILE", type=click.Path(), help="client.properties of DIR, if it is another cluster."
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Print the plan for kafka-consumer-groups.sh --from-file.")
 @click.option("--yes", is_flag=True, help="Commit the offsets of the plan.")
 @click.option("--bootstrap-server", "broker", metavar="HOST:PORT", help="Commit the plan of LOGDIR through a broker.")
@@ -37,6 +39,7 @@ def command(
     shows_all: bool,
     where: str | None,
     other: str | None,
+    like_config: str | None,
     as_csv: bool,
     yes: bool,
     broker: str | None,
@@ -54,8 +57,9 @@ def command(
     committed. Nothing is changed without --yes. A directory that no broker uses gets the commits itself; for that of a
     broker, --bootstrap-server sends them to the running cluster. With kafka://HOST:PORT/ as LOGDIR the plan is that of
     the cluster as well. A group that has members there is refused: stop its consumers. --reset-like finds the record
-    that the group reads next in DIR by its time and content, so that the copy may have other offsets. --csv prints the
-    plan for kafka-consumer-groups.sh.
+    that the group reads next in DIR by its time and content, so that the copy may have other offsets; LOGDIR and DIR
+    may be clusters, of which the records from that time on are copied. --csv prints the plan for
+    kafka-consumer-groups.sh.
 
     \b
     offsetfs groups /var/lib/kafka/data
@@ -67,6 +71,7 @@ def command(
     offsetfs groups kafka://broker1:9092/ billing --reset-to -2h --yes
     offsetfs groups /var/lib/kafka/data billing orders --reset-to earliest --bootstrap-server broker1:9092 --yes
     offsetfs groups /copy/data billing --reset-like /var/lib/kafka/data --csv > plan.csv
+    offsetfs groups kafka://new:9092/ billing --reset-like kafka://old:9092/ --like-config old.properties
 
     Exit codes: 0 nothing found but notices, 1 findings (or a wrong call), 2 system error, 32 LOGDIR could not be read
     or is in use.
@@ -77,31 +82,20 @@ def command(
     if where is not None or other is not None:
         if group is None or (where is not None and other is not None):
             raise Failure("give GROUP, and either --reset-to or --reset-like", WRONG_CALL)
-        return reset_group(GroupReset(log_directory, group, names, where, other, as_csv, yes, broker, config), form)
-    if names or as_csv or yes or broker is not None:
-        raise Failure("TOPIC, --csv, --yes and --bootstrap-server go with --reset-to or --reset-like", WRONG_CALL)
-    question = _question(log_directory, group, config) if is_cluster(log_directory) else ClusterQuestion()
-    with (
-        opened_source(log_directory, question=question, config=config) as opened,
-        bytes_progress("Reading commits") as show,
-    ):
+        if like_config is not None and not is_cluster(other or ""):
+            raise Failure("--like-config goes with a cluster as DIR of --reset-like", WRONG_CALL)
+        reset = GroupReset(log_directory, group, names, where, other, like_config, as_csv, yes, broker, config)
+        return reset_group(reset, form)
+    if names or as_csv or yes or broker is not None or like_config is not None:
+        raise Failure(
+            "TOPIC, --csv, --yes, --like-config and --bootstrap-server go with --reset-to or --reset-like", WRONG_CALL
+        )
+    with opened_with_commits(log_directory, group, config) as opened, bytes_progress("Reading commits") as show:
         try:
             report = groups_report(opened, group, on_bytes=show)
         except UnknownGroup as error:
             raise Failure(_no_group(str(group), error.args[0]), WRONG_CALL) from error
     return form.show(report)
-
-
-def _question(url: str, group: str | None, config: str | None) -> ClusterQuestion:
-    """Return what is read of a cluster: the commits, and records from them on."""
-    from offsetfs.answers.groups import first_offsets
-    from offsetfs.kafka.mirror.survey import Beginning
-
-    commits = ClusterQuestion([OFFSETS_TOPIC], may_lack=True)
-    with opened_source(url, question=commits, config=config) as opened:
-        places = first_offsets(opened, group)
-    begins = {partition: Beginning(time, offset) for partition, (offset, time) in places.items()}
-    return ClusterQuestion(others=[OFFSETS_TOPIC], begins=begins, may_lack=True)
 
 
 def _no_group(group: str, names: list[str]) -> str:

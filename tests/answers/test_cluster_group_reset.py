@@ -20,11 +20,14 @@ TIME_MS = 1_790_000_000_000
 Groups = Callable[..., tuple[int, str, str]]
 
 
-def fill(path: Path, count: int) -> Path:
+def fill(path: Path, count: int, start: int = 0) -> Path:
+    """Make a directory with the records `start` to `count` in each partition of `orders`."""
     path.mkdir()
     with offsetfs.open(path, "a") as directory:
         for partition in directory.create("orders", 2):
-            partition.extend(offsetfs.NewRecord(b"v", timestamp=TIME_MS + 1000 * number) for number in range(count))
+            partition.extend(
+                offsetfs.NewRecord(b"v", timestamp=TIME_MS + 1000 * number) for number in range(start, count)
+            )
     return path
 
 
@@ -73,6 +76,23 @@ def test_the_plan_of_a_directory_goes_through_its_broker(broker: str, groups: Gr
     assert committed(tmp_path / "served") == {"orders-0": 3, "orders-1": 3}
 
 
+def test_a_group_moves_to_another_cluster_by_content(
+    broker: str, groups: Groups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    old, new = f"kafka://{broker}/", tmp_path / "new"
+    for partition, offset in enumerate(("7", "10")):  # in the middle, and at the end
+        assert groups(old, "billing", f"orders-{partition}", "--reset-to", offset, "--yes")[0] == 0
+    with offsetfs.serve(fill(new, 14, start=1)) as running:
+        url = f"kafka://{running.bootstrap_servers}/"
+        for source in (old, tmp_path / "served"):
+            assert groups(url, "billing", "--reset-like", source, "--csv")[:2] == (0, "orders,0,6\norders,1,9\n")
+        code, out, _ = groups(url, "billing", "orders-0", "--reset-like", old, "--yes")
+        assert code == 0 and "committed 1 offset" in out
+    assert committed(new) == {"orders-0": 6}
+    assert groups(new, "billing", "orders", "--reset-like", old, "--csv")[:2] == (0, "orders,0,6\norders,1,9\n")
+
+
 def test_places_that_the_cluster_does_not_have_are_left_out(broker: str, groups: Groups, tmp_path: Path) -> None:
     other = fill(tmp_path / "other", 20)
     with offsetfs.open(other, "a") as directory:
@@ -113,7 +133,7 @@ def test_a_moved_coordinator_is_found_again(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("kafka://h:1/", "g", "--reset-like", "."), "--reset-like compares records"),
+        ((".", "g", "--reset-like", ".", "--like-config", "c"), "--like-config goes with a cluster"),
         (("kafka://h:1/orders", "g", "--reset-to", "latest"), "name topics after the group"),
         (
             ("kafka://me:secret@h:1/", "g", "--reset-to", "latest"),
