@@ -78,7 +78,7 @@ def _of_lags(
     return lambda report: {(group, topic): number for (group, topic), number in samples(report.lags).items()}
 
 
-METRICS = (
+METRICS: tuple[BrokerMetric, ...] = (
     BrokerMetric("info", GAUGE, "What is served; always 1.", ("log_directory", "mode", "version"), _info),
     BrokerMetric(
         "start_time_seconds",
