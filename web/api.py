@@ -26,7 +26,9 @@ from offsetfs.storage import LogDirectories, TopicPartition
 from offsetfs.storage.errors import InvalidName, OffsetOutOfRange, StorageError, UnknownPartition, sentence
 from offsetfs.web import tree_views
 from offsetfs.web.access import Access
+from offsetfs.web.exact_json import exact_json
 from offsetfs.web.find_command import find_command
+from offsetfs.web.following import Following, event
 from offsetfs.web.http_server import HttpAnswer, HttpError, HttpRequest
 from offsetfs.web.record_views import (
     FOUND_MAX,
@@ -46,6 +48,7 @@ from offsetfs.web.routes import (
     BOOLEAN,
     COUNT,
     INTEGER,
+    NUMBER,
     TEXT,
     Parameter,
     Route,
@@ -63,12 +66,16 @@ QUESTIONS_MAX = 6
 """The questions that run at a time; others wait."""
 QUESTION_S = 60.0
 """The time limit of a question, with its wait."""
+PAGES_MAX = 4
+"""The pages of records that are looked for at a time: one may have to search everything."""
 STATEMENTS_MAX = 2
 """The statements of SQL that run at a time; each uses all processors."""
 STREAMS_MAX = 8
 """The streams of all clients."""
 STREAMS_OF_CLIENT_MAX = 4
 """The streams of one address."""
+FOLLOWERS_MAX = 100
+"""The browsers that follow partitions. Each costs a connection, and no thread."""
 INTERRUPT_S = 5.0
 """How long a statement that nobody waits for is interrupted."""
 _ENDED_CHECK_S = 0.02
@@ -134,7 +141,9 @@ class WebApi:
         self._questions = trio.CapacityLimiter(QUESTIONS_MAX)
         self._statements = trio.CapacityLimiter(STATEMENTS_MAX)
         self._stream_threads = trio.CapacityLimiter(STREAMS_MAX)
+        self._pages = trio.CapacityLimiter(PAGES_MAX)
         self._streams: Counter[str] = Counter()
+        self._following = Following(records)
         self.routes = self._all_routes()
         self._patterns = [(route, route.pattern) for route in self.routes]
 
@@ -154,7 +163,8 @@ class WebApi:
 
     async def threads_ended(self) -> None:
         """Return when no thread works on a question or a stream."""
-        while any(each.borrowed_tokens for each in (self._questions, self._statements, self._stream_threads)):
+        limiters = (self._questions, self._pages, self._statements, self._stream_threads, self._following.threads)
+        while any(limiter.borrowed_tokens for limiter in limiters):
             await trio.sleep(_ENDED_CHECK_S)
 
     async def _asked(self, request: HttpRequest) -> HttpAnswer:
@@ -179,7 +189,7 @@ class WebApi:
         raise HttpError(405, f"it is asked with {allowed}", {"allow": allowed})
 
     async def _json(self, work: Callable[[], Any]) -> HttpAnswer:
-        return HttpAnswer(await self._thread(lambda: json.dumps(work()).encode()))
+        return HttpAnswer(await self._thread(lambda: exact_json(work())))
 
     async def _thread(self, work: Callable[[], Result], limiter: trio.CapacityLimiter | None = None) -> Result:
         """Return what `work` returns in a thread, with its errors as `HttpError`."""
@@ -246,9 +256,17 @@ class WebApi:
                 with searching(self._records, texts, started) as search:
                     _send_events(self._records, search, put)
             except HttpError as error:
-                put(_event("failure", {"error": error.message}))
+                put(event("failure", {"error": error.message}))
 
         return self._streamed(request, send, "text/event-stream", {})
+
+    async def _follow(self, request: HttpRequest, *, topic: str, partition: int, **values: Any) -> HttpAnswer:
+        """Send new records of a partition as server-sent events, until the browser ends that."""
+        name = TopicPartition(topic, partition)
+        await self._thread(partial(tree_views.log_of, self._directory, name))
+        if self._following.followers >= FOLLOWERS_MAX:
+            raise HttpError(429, f"{FOLLOWERS_MAX} browsers follow partitions: stop one of them")
+        return HttpAnswer(partial(self._following.follow, name, values["from"]), "text/event-stream")
 
     async def _download(self, request: HttpRequest, *, format: str, **values: Any) -> HttpAnswer:
         texts = _texts(values)
@@ -288,10 +306,10 @@ class WebApi:
         def page(started: Started) -> bytes:
             with searching(self._records, _texts(values), started) as search:
                 search.on_progress = check
-                return json.dumps(page_of(self._records, search, limit, is_newest=newest)).encode()
+                return exact_json(page_of(self._records, search, limit, is_newest=newest))
 
         try:
-            return HttpAnswer(await self._interruptible(page))
+            return HttpAnswer(await self._interruptible(page, self._pages))
         finally:
             stop.set()
 
@@ -299,7 +317,7 @@ class WebApi:
         statement = _statement(request)
 
         def rows(started: Started) -> bytes:
-            return json.dumps(sql_view(self._records, statement, started)).encode()
+            return exact_json(sql_view(self._records, statement, started))
 
         return HttpAnswer(await self._interruptible(rows, self._statements))
 
@@ -385,8 +403,8 @@ class WebApi:
                 [
                     TOPIC,
                     Parameter("partition", "One partition; all if it is left out.", PARTITION.schema),
-                    Parameter("start_ms", "The time of the first bar; that of the first record if left out.", COUNT),
-                    Parameter("stop_ms", "The time behind the last bar; the largest if left out.", COUNT),
+                    Parameter("start_ms", "The time of the first bar; that of the first record if left out.", NUMBER),
+                    Parameter("stop_ms", "The time behind the last bar; the largest if left out.", NUMBER),
                     Parameter(
                         "bars", "The bars, at most.", {"type": "integer", "minimum": 8, "maximum": 200}, default=60
                     ),
@@ -442,6 +460,15 @@ class WebApi:
                 self._search,
                 TEXT,
                 SEARCH,
+                media_type="text/event-stream",
+            ),
+            Route(
+                "/api/topics/{topic}/partitions/{partition}/follow",
+                "New records of a partition as they come, as events: `records` (an array), `left_out` (damaged, "
+                "left_out), `failure` (error).",
+                self._follow,
+                TEXT,
+                [TOPIC, PARTITION, Parameter("from", "The first offset; the end if it is left out.", OFFSET.schema)],
                 media_type="text/event-stream",
             ),
             Route(
@@ -543,20 +570,16 @@ def _send_events(records: RecordsOf, search: Search, put: Put) -> None:
         nonlocal last_s
         if time.monotonic() - last_s >= 0.2:
             last_s = time.monotonic()
-            put(_event("progress", {"done_bytes": done, "total_bytes": total, "found": search.found}))
+            put(event("progress", {"done_bytes": done, "total_bytes": total, "found": search.found}))
 
     search.on_progress = progress
     try:
         for lines in found_lines(search, records.shown_of):
             put(b"event: records\ndata: [" + b",".join(lines) + b"]\n\n")
     except (StorageError, OSError) as error:
-        put(_event("failure", {"error": sentence(error)}))
+        put(event("failure", {"error": sentence(error)}))
         return
-    put(_event("end", {"found": search.found, "is_limited": search.found >= FOUND_MAX, **left_out(search)}))
-
-
-def _event(name: str, data: Any) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+    put(event("end", {"found": search.found, "is_limited": search.found >= FOUND_MAX, **left_out(search)}))
 
 
 def report_view(report: Report) -> dict[str, Any]:

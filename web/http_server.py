@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 HEADER_BYTES_MAX = 16 << 10
 BODY_BYTES_MAX = 64 << 10
-CONNECTIONS_MAX = 64
+CONNECTIONS_MAX = 160
 PARAMETERS_MAX = 100
 REQUEST_S = 10.0
 """The time in which a client sends a request that it has begun."""

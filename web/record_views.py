@@ -25,6 +25,7 @@ from offsetfs.answers.partitioners import Partitioner
 from offsetfs.common.extras import install_command
 from offsetfs.storage import Batch, LogDirectories, LogView, Record, TopicPartition
 from offsetfs.storage.errors import StorageError, sentence
+from offsetfs.web.exact_json import exact_json
 from offsetfs.web.http_server import HttpError
 from offsetfs.web.tree_views import log_of, partitions_of
 
@@ -118,7 +119,7 @@ class RecordsOf:
         lines = self.lines_of(name)
 
         def shown(batch: Batch, rows: array[int], numbers: array[int]) -> list[bytes]:
-            return [json.dumps(shown_record(line)).encode() for line in lines(batch, rows, numbers)]
+            return [exact_json(shown_record(line)) for line in lines(batch, rows, numbers)]
 
         return shown
 

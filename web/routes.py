@@ -12,10 +12,15 @@ from offsetfs.web.http_server import HttpError, HttpRequest
 
 Schema = dict[str, Any]
 
-INTEGER: Schema = {"type": "integer"}
+_LARGE = {"type": "string", "pattern": "^-?[0-9]{16,}$"}
+"""An integer beyond 2⁵³ − 1, which a browser would round."""
+
+INTEGER: Schema = {"anyOf": [{"type": "integer"}, _LARGE]}
 TEXT: Schema = {"type": "string"}
 BOOLEAN: Schema = {"type": "boolean"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
+NUMBER: Schema = {"type": "integer", "minimum": 0}
+"""Of parameters."""
+COUNT: Schema = {"anyOf": [NUMBER, _LARGE]}
 ANY: Schema = {}
 
 
@@ -36,7 +41,7 @@ def members(**schemas: Schema) -> Schema:
 
 ERROR = members(error=TEXT)
 
-_NUMBER = re.compile(r"[0-9]{1,18}\Z")
+_NUMBER = re.compile(r"[0-9]{1,19}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +144,8 @@ def openapi(routes: Sequence[Route]) -> Schema:
         "info": {
             "title": "offsetfs web",
             "version": __version__,
-            "description": "Questions about Kafka logs. Everything is read-only. A number that is not known is null.",
+            "description": "Questions about Kafka logs. Everything is read-only. A number that is not known is null. "
+            "An integer beyond 2^53 - 1 is the text of its digits.",
         },
         "security": [{"token": []}],
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsetfs.common.extras import install_command
 from offsetfs.storage.errors import sentence
+from offsetfs.web.exact_json import EXACT_MAX
 from offsetfs.web.http_server import HttpError
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 ROWS_MAX = 1000
 CELL_CHARACTERS = 1000
-_EXACT_MAX = 2**53
-"""Larger integers are texts: JavaScript would round them."""
 
 
 def sql_view(records: RecordsOf, statement: str, started: Callable[[Callable[[], None]], None]) -> dict[str, Any]:
@@ -61,7 +60,7 @@ def cell(value: object) -> str | int | float | bool | None:
     """Return a value of DuckDB for JSON: a number that stays exact, or its text, cut."""
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, int) and abs(value) <= _EXACT_MAX:
+    if isinstance(value, int) and abs(value) <= EXACT_MAX:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value

@@ -7,7 +7,9 @@ import csv
 import json
 import re
 import shlex
+import shutil
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,20 +24,22 @@ import pytest
 import trio
 from fixtures.logs.decoded_orders import write_orders
 from fixtures.logs.hostile_records import BIDI, HOSTILE, LARGE, SCRIPT, write_hostile
-from fixtures.logs.planted_logs import data, marker
+from fixtures.logs.planted_logs import data, marker, sealed_records
 from fixtures.machine.waiting import PAUSE_S
 
 import offsetfs
 from offsetfs.answers import find
+from offsetfs.answers.find import Search
 from offsetfs.cli import run
 from offsetfs.storage import LogDirectories, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.partition.producers import ABORT
 from offsetfs.web import api as web_api
-from offsetfs.web import http_server
+from offsetfs.web import following, http_server
 from offsetfs.web.access import Access
 from offsetfs.web.api import HEADERS, WebApi
+from offsetfs.web.exact_json import exact_json
 from offsetfs.web.http_server import HttpAnswer, HttpError, HttpRequest, serve_http
-from offsetfs.web.record_views import RecordsOf
+from offsetfs.web.record_views import RecordsOf, SearchEnded
 from offsetfs.web.routes import ERROR
 
 pytestmark = pytest.mark.unit
@@ -72,8 +76,8 @@ def logs(tmp_path: Path) -> Path:
 class Web:
     """An API over a log directory, asked in this process."""
 
-    def __init__(self, path: Path, **options: Any) -> None:
-        self.directory = LogDirectories.open([str(path)], lambda each: LogDirectory.open(each, read_only=True))
+    def __init__(self, path: Path, *, is_writer: bool = False, **options: Any) -> None:
+        self.directory = LogDirectories.open([str(path)], lambda each: LogDirectory.open(each, read_only=not is_writer))
         self.api = WebApi(RecordsOf(self.directory, **options), Access(TOKEN, PORT))
 
     async def answer(self, target: str, headers: dict[str, str] = OWN, method: str = "GET") -> HttpAnswer:
@@ -672,6 +676,148 @@ async def test_a_question_that_takes_too_long_is_503(web: Web, monkeypatch: pyte
     monkeypatch.setattr(web_api, "QUESTION_S", 0.0)
     status, said = await web.refused("/api/overview")
     assert status == 503 and "ask for less" in said
+
+
+# --- streams: followers, and searches that nobody waits for -----------------------------------------------------------
+
+
+class Follower:
+    """A browser that follows a partition."""
+
+    def __init__(self, web: Web, target: str) -> None:
+        self._web, self._target = web, target
+        self.text = b""
+        self.is_slow = False
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        answer = await self._web.answer(self._target)
+        assert answer.status == 200 and not isinstance(answer.body, bytes)
+
+        async def send(data: bytes) -> None:
+            self.text += data
+            if data.startswith(b": following"):
+                task_status.started()
+            elif self.is_slow:
+                await trio.sleep_forever()
+
+        await answer.body(send)
+
+    def events(self, name: str) -> list[Any]:
+        found = re.findall(rf"^event: {name}\ndata: (.*)$", self.text.decode(), re.MULTILINE)
+        return [json.loads(data) for data in found]
+
+    @property
+    def values(self) -> list[str]:
+        return [record["value"]["content"] for records in self.events("records") for record in records]
+
+    async def until(self, *values: str) -> None:
+        with trio.fail_after(30):
+            while self.values != [*values]:
+                await trio.sleep(PAUSE_S)
+
+
+FOLLOW = "/api/topics/orders/partitions/0/follow"
+
+
+@pytest.mark.parametrize("is_own", [False, True], ids=["beside the writer", "in the writer"])
+async def test_followers_of_a_partition_share_one_reader(
+    logs: Path, is_own: bool, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web = Web(logs, is_writer=is_own)
+    with closing(web.directory):
+        reads: list[int] = []
+        chunk_at = following._Tail._chunk_at
+
+        def counted(tail: Any, start: int, end: int) -> Any:
+            reads.append(start)
+            return chunk_at(tail, start, end)
+
+        monkeypatch.setattr(following._Tail, "_chunk_at", counted)
+        followers = [Follower(web, FOLLOW) for _ in range(50)]
+        followers[0].is_slow = True
+        for follower in followers:
+            await nursery.start(follower.run)
+        assert web.api._following.followers == 50
+        for n in range(3):
+            value = b"new %d" % n
+            if is_own:
+                web.directory.log(TopicPartition("orders", 0)).append(sealed_records([(None, value, (), TIME)]))
+            else:
+                with offsetfs.open(logs, "a") as directory:
+                    directory.partition("orders-0").append(value, timestamp=TIME)
+            for follower in followers[1:]:
+                await follower.until(*(f"new {number}" for number in range(n + 1)))
+        assert reads == [100, 101, 102]
+        from_start = Follower(web, f"{FOLLOW}?from=98")
+        await nursery.start(from_start.run)
+        with trio.fail_after(30):
+            while len(from_start.values) < 5:
+                await trio.sleep(PAUSE_S)
+        assert from_start.values[2:] == ["new 0", "new 1", "new 2"]
+        monkeypatch.setattr(web_api, "FOLLOWERS_MAX", 51)
+        assert (await web.refused(FOLLOW))[0] == 429
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_follower_learns_that_its_partition_is_gone(web: Web, logs: Path, nursery: trio.Nursery) -> None:
+    follower = Follower(web, FOLLOW)
+    await nursery.start(follower.run)
+    shutil.rmtree(logs / "orders-0")
+    with trio.fail_after(30):
+        while not follower.events("failure"):
+            await trio.sleep(PAUSE_S)
+    assert "orders-0" in follower.events("failure")[0]["error"]
+    assert (await web.refused(FOLLOW))[0] == 404
+
+
+async def test_a_search_ends_its_thread_when_nobody_waits(
+    web: Web, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(search: Search, lines_of: object, limit: object = None) -> Iterator[list[bytes]]:
+        while True:
+            search.on_progress(0, 1)
+            yield []
+
+    monkeypatch.setattr(Search, "lines", endless)
+    for target in ("search?topic=orders&text=x", "download?topic=orders", "records?topic=orders&text=x"):
+        with trio.move_on_after(0.3):
+            await web.text(f"/api/{target}")
+        with trio.fail_after(30):
+            await web.api.threads_ended()
+
+
+async def test_pages_that_search_keep_no_other_question_waiting(
+    web: Web, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Event()
+
+    def waiting(*_: object, **__: object) -> object:
+        released.wait(60)
+        raise SearchEnded
+
+    monkeypatch.setattr(web_api, "page_of", waiting)
+    for _ in range(20):
+        nursery.start_soon(web.answer, "/api/records?topic=orders&text=x")
+    try:
+        with trio.fail_after(30):
+            while web.api._pages.available_tokens:
+                await trio.sleep(PAUSE_S)
+            await web.ask("/api/overview")
+    finally:
+        nursery.cancel_scope.cancel()
+        released.set()
+
+
+async def test_no_number_is_rounded_by_a_browser(web: Web, logs: Path) -> None:
+    assert json.loads(exact_json({"a": [2**53 - 1, 2**53, -(2**63), True, 1.5, "9" * 20]})) == {
+        "a": [2**53 - 1, "9007199254740992", "-9223372036854775808", True, 1.5, "9" * 20]
+    }
+    with offsetfs.open(logs, "a") as directory:
+        directory.partition("orders-0").append(b"late", timestamp=2**60)
+    (late,) = (await web.ask("/api/records?topic=orders&partition=0&from=100"))["records"]
+    assert late["timestamp_ms"] == str(2**60)
+    assert (await web.ask("/api/topics/orders/partitions/0"))["latest_ms"] == str(2**60)
+    assert (await web.refused(f"/api/topics/orders/partitions/0/records/{2**63 - 1}"))[0] == 404
 
 
 # --- SQL and schemas -------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // Pictures in SVG, to scale. What can be clicked is a link with a label.
 import { el, plain, svg } from "/static/dom.js";
-import { bytes, count, local, utc } from "/static/format.js";
+import { after, before, bytes, count, local, utc } from "/static/format.js";
 
 const WIDTH = 960;
 
@@ -134,7 +134,7 @@ export function barChart(label, rows) {
 export function segmentMap(found, linkOf) {
   const [height, below] = [120, 34];
   const segments = found.segments;
-  const first = segments[0].base_offset;
+  const first = Number(segments[0].base_offset);
   const end = Math.max(found.end_offset, first + 1);
   const x = (offset) => ((Math.min(Math.max(offset, first), end) - first) / (end - first)) * WIDTH;
   const largest = Math.max(...segments.map((each) => each.size_bytes), 1);
@@ -149,7 +149,7 @@ export function segmentMap(found, linkOf) {
       const size = Math.max((each.size_bytes / largest) * (height - 14), 2);
       const density = each.index_entries ? `, an index entry each ${bytes(Math.round(each.size_bytes / each.index_entries))}` : "";
       const times = each.first_ms === null && each.latest_ms === null ? "" : `, ${local(each.first_ms)} to ${local(each.latest_ms)}`;
-      const label = `offsets ${each.base_offset} to ${reached - 1}, ${bytes(each.size_bytes)}${times}${density}`;
+      const label = `offsets ${each.base_offset} to ${before(reached)}, ${bytes(each.size_bytes)}${times}${density}`;
       return [
         svg("a", { href: linkOf(each.base_offset), "aria-label": `Segment: ${label}` }, svg("title", {}, label),
           svg("rect", { class: "hit", x: x(each.base_offset), y: 0, width: Math.max(x(reached) - x(each.base_offset), 2), height }),
@@ -159,9 +159,9 @@ export function segmentMap(found, linkOf) {
           `a gap: offsets ${reached} to ${reached + each.missing_behind - 1}`) : null,
       ];
     }),
-    (found.aborted ?? []).map((each) => band(each.first_offset, each.marker_offset + 1, { class: "abort", y: height + 2, height: 5 },
+    (found.aborted ?? []).map((each) => band(each.first_offset, after(each.marker_offset), { class: "abort", y: height + 2, height: 5 },
       `aborted transaction of producer ${each.producer_id}: offsets ${each.first_offset} to ${each.marker_offset}`)),
-    found.damage.filter((each) => each.offset !== null).map((each) => band(each.offset, each.offset + 1,
+    found.damage.filter((each) => each.offset !== null).map((each) => band(each.offset, after(each.offset),
       { class: "damage", y: height + 9, height: 6 }, `damage at offset ${each.offset}: ${each.reason}`)),
     found.compaction ? band(found.compaction.first_dirty_offset ?? first, found.compaction.first_uncleanable_offset ?? end,
       { class: "gap", y: height + 2, height: 3 }, "not compacted yet") : null,

@@ -7,6 +7,15 @@ const LOCAL = new Intl.DateTimeFormat("sv", {  // the form of ISO 8601
 });
 const TIME_MAX = 8.64e15;
 
+// The offsets beside one. The API sends an integer beyond 2^53 - 1 as text.
+export function after(offset) {
+  return typeof offset === "number" ? offset + 1 : String(BigInt(offset) + 1n);
+}
+
+export function before(offset) {
+  return typeof offset === "number" ? offset - 1 : String(BigInt(offset) - 1n);
+}
+
 export function count(number) {
   return number === null ? "?" : NUMBER.format(number);
 }

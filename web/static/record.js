@@ -1,7 +1,7 @@
 // One record: its value as text or a tree of JSON, its headers, its bytes.
 import { ask, path, query } from "/static/api.js";
 import { copyButton, el, shown } from "/static/dom.js";
-import { bytes, time } from "/static/format.js";
+import { after, bytes, time } from "/static/format.js";
 
 const PREVIEW = 200;
 const CHILDREN = 500;
@@ -20,7 +20,7 @@ export function details(record, signal) {
   const place = `${record.topic}-${record.partition}/${record.offset}`;
   const failed = (error) => error.name === "AbortError" || box.append(el("p", { class: "bad", role: "alert" }, shown(error.message)));
   const command = async () => (await ask(`/api/command${query({
-    topic: record.topic, partition: record.partition, from: record.offset, to: record.offset + 1 })}`, signal)).command;
+    topic: record.topic, partition: record.partition, from: record.offset, to: after(record.offset) })}`, signal)).command;
   const raw = el("button", { type: "button", onclick: async () => {
     raw.disabled = true;
     try {

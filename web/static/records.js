@@ -1,7 +1,7 @@
 // Records: a page of them by offset or time, or a search that shows what it finds while it goes on.
 import { ask, listen, query, Refused } from "/static/api.js";
 import { copyButton, el, shown } from "/static/dom.js";
-import { bytes, count, time } from "/static/format.js";
+import { after, bytes, count, time } from "/static/format.js";
 import { details, preview } from "/static/record.js";
 
 const FIELDS = ["topic", "partition", "from", "to", "key", "text", "regex", "in", "header", "where", "ignore_case", "newest"];
@@ -34,7 +34,7 @@ export async function records({ parameters, signal, go, say }) {
   const place = { topic: wanted.topic, partition: wanted.partition };
   const steps = single ? [
     el("a", { class: "button", href: `/records${query({ ...place, to: shownRecords[0].offset, newest: true })}` }, "Older"),
-    el("a", { class: "button", href: `/records${query({ ...place, from: shownRecords.at(-1).offset + 1 })}` }, "Newer"),
+    el("a", { class: "button", href: `/records${query({ ...place, from: after(shownRecords.at(-1).offset) })}` }, "Newer"),
   ] : [];
   if (wanted.topic && wanted.partition !== "") steps.push(follow(list, place, shownRecords, signal, say));
   return [title, [
@@ -112,37 +112,38 @@ function searching(list, conditions, signal, say) {
   return [state, button];
 }
 
+const FOLLOWED_MAX = 2000;
+
 function follow(list, place, last, signal, say) {
-  let timer = null;
-  let next = last.length ? last.at(-1).offset + 1 : 0;
-  const button = el("button", { type: "button", "aria-pressed": "false", onclick: () => (timer ? stop() : start()) }, "Follow");
+  let own = null;
+  let next = last.length ? after(last.at(-1).offset) : null;
   const stop = () => {
-    clearTimeout(timer);
-    timer = null;
+    own?.abort();
+    own = null;
     button.setAttribute("aria-pressed", "false");
     button.textContent = "Follow";
   };
   const start = () => {
+    const mine = (own = new AbortController());
     button.setAttribute("aria-pressed", "true");
     button.textContent = "Stop following";
-    poll();
-  };
-  const poll = async () => {
-    timer = -1;
-    try {
-      const found = await ask(`/api/records${query({ ...place, from: next, limit: 200 })}`, signal);
-      if (!timer) return;
-      if (found.records.length) {
-        next = found.records.at(-1).offset + 1;
-        list.add(found.records);
-      }
-      timer = setTimeout(poll, found.records.length === 200 ? 0 : 1000);
-    } catch (error) {
-      if (error.name === "AbortError") return;
+    const failed = (text) => {
+      if (own !== mine) return;
       stop();
-      say(error.message);
-    }
+      say(text);
+    };
+    const address = `/api/topics/${encodeURIComponent(place.topic)}/partitions/${place.partition}/follow`;
+    listen(`${address}${query({ from: next })}`, {
+      records: (some) => {
+        next = after(some.at(-1).offset);
+        list.add(some);
+        list.keep(FOLLOWED_MAX);
+      },
+      left_out: (missed) => say(`left out: ${missed.left_out.join("; ")}`),
+      failure: ({ error }) => failed(error),
+    }, mine.signal).then(() => failed("the server ended the stream"), (error) => error.name === "AbortError" || failed(error.message));
   };
+  const button = el("button", { type: "button", "aria-pressed": "false", onclick: () => (own ? stop() : start()) }, "Follow");
   signal.addEventListener("abort", stop);
   return button;
 }
@@ -154,6 +155,11 @@ class RecordTable {
     this.body = el("tbody");
     this.box = el("div", { class: "scroll" }, el("table", { class: "records" },
       el("thead", {}, el("tr", {}, ["Place", "Time", "Key", "Value"].map((each) => el("th", { scope: "col" }, each)))), this.body));
+  }
+
+  // Removes the first rows until so many are left.
+  keep(number) {
+    while (this.body.rows.length > number) this.body.rows[0].remove();
   }
 
   add(some) {
