@@ -100,23 +100,6 @@ _SYNONYMS = {
 """Names that other tools have for a verb."""
 _VERB_OF_SYNONYM = {synonym: verb for verb, synonyms in _SYNONYMS.items() for synonym in synonyms}
 
-_OPTION_HINTS = {
-    **{
-        (f"offsetfs {verb}", option): f"write {name} after LOGDIR"
-        for verb in ("append", "cat", "delete", "delete-records", "dump", "follow", "ls", "truncate", "verify")
-        for option, name in (("--topic", "the topic"), ("--partition", "TOPIC-PARTITION"))
-    },
-    ("offsetfs config", "--topic"): "write the topic after LOGDIR",
-    ("offsetfs create", "--topic"): "write the topic after LOGDIR",
-    ("offsetfs mirror", "--retention.ms"): "write -o retention.ms=7d",
-    ("offsetfs create", "--config"): "-o NAME=VALUE sets a topic setting",
-    ("offsetfs config", "--add-config"): "write NAME=VALUE",
-    ("offsetfs config", "--delete-config"): "write NAME=",
-    ("offsetfs append", "--create"): "write -o create",
-    ("offsetfs append", "--key"): "append.ndjson takes keys",
-}
-"""The remedy of a command for an option of another tool or command."""
-
 _GROUPS = ("spark", "table")
 """The verbs that have verbs of their own."""
 
@@ -306,8 +289,12 @@ def _sentence(error: click.UsageError) -> str:
     for pattern, replacement in _CLICK_MESSAGES:
         message = pattern.sub(replacement, message)
     path = error.ctx.command_path if error.ctx is not None else "offsetfs"
-    if isinstance(error, click.NoSuchOption) and (path, error.option_name) in _OPTION_HINTS:
-        message += f"; {_OPTION_HINTS[path, error.option_name]}"
+    if isinstance(error, click.NoSuchOption):
+        from offsetfs.cli.option_hints import option_hint
+
+        hint = option_hint(path.removeprefix("offsetfs "), error.option_name)
+        if hint is not None:
+            message = f"{message.partition(';')[0]}; {hint}"
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
 
 

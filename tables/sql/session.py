@@ -56,6 +56,10 @@ _COLUMNS_OF_MASKED = (
 )
 """Those of a topic with a mask."""
 
+_RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "headers", "key_text", "value_text", "value_json")
+
+_NO_COLUMN = re.compile(r'Referenced column "(\w+)" not found')
+
 _FETCH_ROWS = 2048
 
 _LISTED_MAX = 10
@@ -419,11 +423,29 @@ class SqlSession:
                     return SqlError(f"{DECODED}.{quoted(name)} is not there: {reason}")
             where = text.partition("\n\n")[2]
             return SqlError(in_two_lines(f"there is no topic {name}; {self._near(name)}\n\n{where}"))
-        hint = hint_for(error, text, statement)
+        hint = hint_for(error, text, statement) or self._field_hint(text, statement)
         if isinstance(error, duckdb.PermissionException) and not hint:
             what = text.partition(" - file system")[0]
             return SqlError(f"{what}: statements may use {self._files.described()}; --files names more")
         return SqlError(in_two_lines(text, hint))
+
+    def _field_hint(self, text: str, statement: str) -> str:
+        """Return how a statement names a field of values, if it takes that for a column of records; else ""."""
+        missing = _NO_COLUMN.search(text)
+        if missing is None or missing[1].startswith("_"):
+            return ""
+        name, is_of_records = missing[1], False
+        for table in self._known:
+            if table not in statement or not re.search(rf'(?<![\w."])"?{re.escape(table)}(?!\w)', statement):
+                continue
+            is_of_records = is_of_records or table != OFFSETS_TOPIC
+            if not self._decoded.get(table, "no"):
+                described = self._connection.execute(f"DESCRIBE {DECODED}.{quoted(table)}").fetchall()
+                if name.lower() in (str(row[0]).lower() for row in described):
+                    return f"{name} is a field of values; write FROM {DECODED}.{quoted(table)}"
+        if not is_of_records or difflib.get_close_matches(name.lower(), _RECORD_COLUMNS, n=1):
+            return ""
+        return f"if {name} is a field of values that are JSON, write value->>'{name}'"
 
     def _near(self, name: str) -> str:
         """Return the remedy for the name of no table: similar names, or what there is."""

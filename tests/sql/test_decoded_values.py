@@ -75,6 +75,21 @@ def test_a_field_hides_no_column_of_the_record(session: SqlSession) -> None:
     assert "value" not in scan.columns
 
 
+def test_a_field_that_is_taken_for_a_column_of_the_topic_is_said_to_be_one(session: SqlSession, orders: Path) -> None:
+    values(orders, "texts", b'{"amount": 1}')
+    session.refresh()
+    for statement, wanted in {
+        "SELECT Amount FROM orders": "Amount is a field of values; write FROM decoded.orders (",
+        'SELECT amount FROM "orders" o': "amount is a field of values; write FROM decoded.orders (",
+        "SELECT amount FROM texts": "if amount is a field of values that are JSON, write value->>'amount' (",
+        "SELECT ofset FROM texts": "Binder Error",
+        'SELECT amounts FROM decoded."orders"': "Binder Error",
+    }.items():
+        with pytest.raises(SqlError) as raised:
+            session.run(statement)
+        assert str(raised.value).startswith(wanted), statement
+
+
 def test_only_fields_that_a_statement_names_are_decoded(session: SqlSession) -> None:
     """The damage lies in a field behind them."""
     assert rows(session, "SELECT id FROM decoded.orders WHERE _offset = 6") == [(None,)]
