@@ -1,7 +1,8 @@
 """Compares two logs by the latest value of each key: for copies at other offsets, and compacted logs.
 
-A key without a value, or whose latest record is a tombstone, is absent. Times are no part of the comparison. Memory:
-24 to 100 bytes for each key of `KEYS_MAX`. Logs of more keys are read several times, for a part of the keys each time.
+A key without a value, or whose latest record is a tombstone, is absent. Records without a key are only counted. Times
+are no part of the comparison. Memory: 24 to 100 bytes for each key of `KEYS_MAX`. Logs of more keys are read several
+times, for a part of the keys each time.
 Keys are compared by 64-bit digests: among 100 million keys two share one with a probability below 0.03 %.
 """
 
@@ -20,6 +21,8 @@ KEYS_MAX = 1 << 21
 
 
 _SLOTS_MIN = 1 << 13
+_NO_KEY = 0
+"""The digest of a key that is null."""
 
 
 class _TooManyKeys(Exception):
@@ -67,6 +70,8 @@ class KeyComparison:
         """Return the table of the latest records of the keys of one part, at most three quarters full."""
         table, used = _table(_SLOTS_MIN), 0
         for digests in committed_digests(log, self._seed, found, self._on_bytes, times=False):
+            if part == 0:
+                found.without_key += digests.keys.count(_NO_KEY)
             while 4 * (used + len(digests.keys)) > 3 * len(table) // LATEST_COLUMNS:
                 held = RecordDigests(keys=table[::3], contents=table[1::3], offsets=table[2::3])
                 table = _table(2 * len(table) // LATEST_COLUMNS)

@@ -14,6 +14,7 @@ from offsetfs.storage.errors import counted
 
 EQUAL = "equal"
 EQUAL_RECORDS = "equal records, other batches"
+NO_KEYS = "no keys"
 COMPACTED = "compacted"
 PARTED = "parted"
 MISSING = "records missing"
@@ -69,6 +70,11 @@ def result_of(pair: PartitionDiff) -> str:
     return EQUAL_RECORDS if found.other_batches else EQUAL
 
 
+def _has_no_keys(found: OrderlessDiff) -> bool:
+    """Whether a comparison by key had nothing to compare, though there are records."""
+    return bool(found.without_key) and not (found.equal or found.changed or found.only_a or found.only_b)
+
+
 def _orderless_result(found: OrderlessDiff) -> str:
     if found.changed or found.only_a or found.only_b:
         return PARTED
@@ -76,7 +82,7 @@ def _orderless_result(found: OrderlessDiff) -> str:
         return "A is behind" if found.behind_a else "B is behind"
     if found.before_a or found.before_b:
         return "B starts later" if found.before_a else "A starts later"
-    return EQUAL
+    return NO_KEYS if _has_no_keys(found) else EQUAL
 
 
 def diff_report(
@@ -163,6 +169,8 @@ def _parting_rows(pair: PartitionDiff) -> Iterator[list[Value]]:
 def _unseen(pair: PartitionDiff) -> Iterator[str]:
     if pair.orderless is not None:
         yield from pair.orderless.lost
+        if pair.orderless.without_key and not _has_no_keys(pair.orderless):
+            yield f"{counted(pair.orderless.without_key, 'record')} without a key, which are not compared by key"
     if pair.found is None:
         if pair.error:
             yield pair.error
@@ -193,6 +201,11 @@ def _findings(pair: PartitionDiff, softened: Severity) -> Iterator[Diagnosis]:
 
 def _orderless_findings(place: str, found: OrderlessDiff, softened: Severity) -> Iterator[Diagnosis]:
     yield from _damage(place, found.damage)
+    if _has_no_keys(found):
+        evidence = f"{counted(found.without_key, 'record')} without a key, and no key with a value"
+        yield Diagnosis(
+            Severity.WARNING, "no-keys", place, evidence, "nothing was compared", "leave out --by, or give --by content"
+        )
     if found.changed or found.only_a or found.only_b:
         counts = f"{found.changed} with other contents, {found.only_a} only in A, {found.only_b} only in B"
         evidence = f"{counts}, {found.equal} equal"

@@ -28,6 +28,8 @@ class OrderlessDiff:
     behind_a: int = 0
     """The records of B behind the last one that A has; 0 by key."""
     behind_b: int = 0
+    without_key: int = 0
+    """Records of both without a key, which are not compared; 0 by content."""
     first_a: int | None = None
     """The offset of the first difference in A, None where only B has it."""
     first_b: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,19 @@ def test_the_latest_values_are_those_of_two_dictionaries(
 def test_a_compacted_copy_has_the_same_latest_values(tmp_path: Path) -> None:
     found = by_key(planted(tmp_path / "a", ROWS), planted(tmp_path / "b", ROWS[43:], start=400, time=5))
     assert (found.equal, found.changed, found.only_a, found.only_b) == (7, 0, 0, 0)
+
+
+def test_records_without_a_key_are_no_equal_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a = planted(tmp_path / "a", [(None, b"1"), (None, b"2")])
+    b = planted(tmp_path / "b", [(None, b"3"), (b"k", None)])
+    assert run(["diff", str(a), str(b), "--by", "key", "--only", "records"]) == 1
+    printed = capsys.readouterr().out
+    assert "orders-0: no-keys: 3 records without a key, and no key with a value" in printed
+    assert re.search(r"^orders-0 +no keys ", printed, re.MULTILINE) and re.search(r"^equal +0$", printed, re.MULTILINE)
+    for folder, more in ("c", (None, b"1")), ("d", (None, b"2")):
+        planted(tmp_path / folder, [(b"k", b"v"), more])
+    assert run(["diff", str(tmp_path / "c"), str(tmp_path / "d"), "--by", "key", "--only", "records"]) == 0
+    assert "not looked at: orders-0: 2 records without a key, which are not compared by key" in capsys.readouterr().out
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
