@@ -82,7 +82,7 @@ def test_a_field_that_is_taken_for_a_column_of_the_topic_is_said_to_be_one(sessi
         "SELECT Amount FROM orders": "Amount is a field of values; write FROM decoded.orders (",
         'SELECT amount FROM "orders" o': "amount is a field of values; write FROM decoded.orders (",
         "SELECT amount FROM texts": "if amount is a field of values that are JSON, write value->>'amount' (",
-        "SELECT ofset FROM texts": "Binder Error",
+        "SELECT offsets FROM texts": "Binder Error",
         'SELECT amounts FROM decoded."orders"': "Binder Error",
     }.items():
         with pytest.raises(SqlError) as raised:
