@@ -19,13 +19,20 @@ class SizeFacts:
     median: int | None
     p99: int | None
     largest: int | None
+    """Never below the largest size, and at most 3.2 % above it: limits are set by it."""
 
     @classmethod
-    def of(cls, buckets: list[tuple[int, int, int]], size_sum: int) -> SizeFacts:
-        """Return the facts of sizes by bucket: (least size, least beyond, records)."""
+    def of(cls, buckets: list[tuple[int, int, int]], size_sum: int, record_max: int) -> SizeFacts:
+        """Return the facts of sizes by bucket: (least size, least beyond, records).
+
+        `record_max`: the size of the largest record, of which the sizes are parts.
+        """
         count = sum(records for _, _, records in buckets)
-        mean = size_sum / count if count else None
-        return cls(mean, quantile(buckets, 0.5), quantile(buckets, 0.99), quantile(buckets, 1))
+        if not count:
+            return cls(None, None, None, None)
+        beyond = max(beyond for _, beyond, records in buckets if records)
+        largest = min(beyond - 1, record_max)
+        return cls(size_sum / count, quantile(buckets, 0.5), quantile(buckets, 0.99), largest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,8 @@ class ValueFacts:
     @classmethod
     def of(cls, sketch: RecordSketch) -> ValueFacts:
         """Return the facts of a sketch as it is now."""
-        value_sizes = sketch.value_size_buckets()
+        value_sizes, largest = sketch.value_size_buckets(), sketch.largest()
+        record_max = max((size for size, _ in largest), default=0)
         return cls(
             sketch.records,
             sketch.keyed,
@@ -57,9 +65,9 @@ class ValueFacts:
             sketch.null_values,
             sketch.tombstones,
             sketch.with_headers,
-            SizeFacts.of(sketch.key_size_buckets(), sketch.key_bytes),
-            SizeFacts.of(value_sizes, sketch.value_bytes),
-            sketch.largest(),
+            SizeFacts.of(sketch.key_size_buckets(), sketch.key_bytes, record_max),
+            SizeFacts.of(value_sizes, sketch.value_bytes, record_max),
+            largest,
             sketch.heavy_keys(HEAVY_KEYS_MAX),
             sketch.heavy_error,
             value_sizes,

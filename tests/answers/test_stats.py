@@ -200,7 +200,7 @@ def test_values_have_sizes_keys_nulls_and_headers(tmp_path: Path, stats: Stats) 
         0.4,
     )
     assert tables["values"][0]["median"] == 20
-    assert tables["values"][0]["largest"] == pytest.approx(100, rel=0.016)
+    assert tables["values"][0]["largest"] == 100
     assert tables["largest"][0] == {"partition": "orders-0", "offset": 9, "bytes": 100}
     assert tables["heavy_keys"][0] == {
         "topic": "orders",
@@ -315,3 +315,11 @@ def test_what_the_page_says_of_old_sets_and_unknown_settings_is_so(tmp_path: Pat
     assert any("the settings are elsewhere" in sentence for sentence in report["unseen"])
     counted = {row["partition"]: row["records"] for row in report["tables"]["partitions"]}
     assert (counted["v1-none-0"], counted["v1-gzip-0" if "v1-gzip-0" in counted else "v1-lz4-0"]) == (50, None)
+
+
+def test_the_largest_size_is_never_below_that_of_a_record(tmp_path: Path, stats: Stats) -> None:
+    records = [Keyed(at, b"k" * (at % 3 + 1), b"v" * size) for at, size in enumerate((19_716, 17_151, 4_097))]
+    plant(tmp_path, {0: [keyed(0, *records)]})
+    _, report, _ = stats(tmp_path, "--values")
+    assert 19_716 <= report["tables"]["values"][0]["largest"] <= 19_717
+    assert report["tables"]["keys"][0]["largest"] == 3
