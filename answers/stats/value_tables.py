@@ -143,7 +143,8 @@ def value_notes(total: ValueFacts | None) -> Iterator[str]:
     """Yield what must be known of the estimates; nothing if only headers were read."""
     if total is None:
         return
-    yield "Quantiles of sizes are within 1.6 %, LARGEST is up to 3.2 % too high. Distinct keys have a standard error of 0.8 %; up to 1,536 are exact."
+    yield "Quantiles of sizes are within 1.6 %; LARGEST is up to 3.2 % too high."
+    yield "Distinct keys have a standard error of 0.8 %; up to 1,536 are exact."
     yield (
         "RECORDS of a key is a lower bound, AT MOST an upper one. REPLACED is the share of keyed records with a newer "
         f"record of their key. Sketches take {SKETCH_BYTES:,} bytes a thread and topic."
