@@ -7,14 +7,15 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import keyed
 from bench import Bench
 from fixtures.logs.planted_logs import sealed
-from measuring import Contender, Goal, Measure, Peer, Row
+from measuring import Contender, Goal, Measure, Opened, Peer, Row
 
-from offsetfs.answers.diff.directories import DiffOptions, DirectoriesComparison
+from offsetfs.answers.diff.directories import BY_KEY, DiffOptions, DirectoriesComparison
 from offsetfs.answers.doctor.doctor import examine
 from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition
 
@@ -62,41 +63,60 @@ def _copies(bench: Bench) -> tuple[Path, Path]:
     return first, bench.once(("copy", bench.count), lambda: Path(shutil.copytree(first, f"{first}-copy")))
 
 
-@contextlib.contextmanager
-def _diff(bench: Bench) -> Iterator[Measure]:
-    first, second = _copies(bench)
+def _keyed_copies(bench: Bench) -> tuple[Path, Path]:
+    """Return two log directories with the same `bench.count` records over a fifth as many keys."""
 
-    def measure(number: int) -> float:
-        start = time.perf_counter()
-        with contextlib.ExitStack() as opened:
-            a, b = (
-                opened.enter_context(contextlib.closing(LogDirectories.open([str(path)], _read_only)))
-                for path in (first, second)
-            )
-            (pair, *_) = DirectoriesComparison(a, b, a.partitions(), DiffOptions()).run()
-        assert pair.found is not None
-        assert pair.found.parted_at is None
-        return time.perf_counter() - start
+    def made() -> tuple[Path, Path]:
+        first = bench.new("keyed")
+        keyed.keyed(first, bench.count, "none")
+        return first, Path(shutil.copytree(first, f"{first}-copy"))
 
-    yield measure
+    return bench.once(("keyed copies", bench.count), made)
+
+
+def _diff(copies: Callable[[Bench], tuple[Path, Path]], options: DiffOptions) -> Opened:
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        first, second = copies(bench)
+
+        def measure(number: int) -> float:
+            start = time.perf_counter()
+            with contextlib.ExitStack() as opened:
+                a, b = (
+                    opened.enter_context(contextlib.closing(LogDirectories.open([str(path)], _read_only)))
+                    for path in (first, second)
+                )
+                (pair, *_) = DirectoriesComparison(a, b, a.partitions(), options).run()
+            if pair.orderless is not None:
+                assert pair.orderless.equal and not pair.orderless.changed
+            else:
+                assert pair.found is not None and pair.found.parted_at is None
+            return time.perf_counter() - start
+
+        yield measure
+
+    return opened
 
 
 def _read_only(path: str) -> LogDirectory:
     return LogDirectory.open(path, read_only=True)
 
 
-@contextlib.contextmanager
-def _cmp(bench: Bench) -> Iterator[Measure]:
-    first, second = _copies(bench)
-    logs = sorted(path.relative_to(first) for path in first.glob("*/*.log"))
+def _cmp(copies: Callable[[Bench], tuple[Path, Path]]) -> Opened:
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        first, second = copies(bench)
+        logs = sorted(path.relative_to(first) for path in first.glob("*/*.log"))
 
-    def measure(number: int) -> float:
-        start = time.perf_counter()
-        for each in logs:
-            subprocess.run(["cmp", first / each, second / each], check=True)
-        return time.perf_counter() - start
+        def measure(number: int) -> float:
+            start = time.perf_counter()
+            for each in logs:
+                subprocess.run(["cmp", first / each, second / each], check=True)
+            return time.perf_counter() - start
 
-    yield measure
+        yield measure
+
+    return opened
 
 
 ROWS = (
@@ -107,8 +127,18 @@ ROWS = (
         of="records",
         count=10_000_000,
         count_quick=100_000,
-        ours=Contender("offsetfs", _diff),
-        peers=(Peer(Contender("cmp", _cmp), Goal(is_speed=True, bound=1.0)),),
+        ours=Contender("offsetfs", _diff(_copies, DiffOptions())),
+        peers=(Peer(Contender("cmp", _cmp(_copies)), Goal(is_speed=True, bound=1.0)),),
+    ),
+    Row(
+        "diff-key",
+        "The latest record of each key in two directories with equal logs: `offsetfs diff --by key`",
+        unit="s",
+        of="records",
+        count=10_000_000,
+        count_quick=50_000,
+        ours=Contender("offsetfs", _diff(_keyed_copies, DiffOptions(by=BY_KEY))),
+        peers=(Peer(Contender("cmp", _cmp(_keyed_copies)), Goal(is_speed=True, bound=1.0), is_goal=False),),
     ),
     Row(
         "doctor",

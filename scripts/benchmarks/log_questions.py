@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import mounted
 from bench import Bench
 from commands import OFFSETFS, UNWAITING, kcat, seconds
 from measuring import Contender, Measure, Opened, Peer, Row, times_as_fast
@@ -85,6 +86,19 @@ def _searched(words: Callable[[str], str]) -> Opened:
     return opened
 
 
+def _searched_in_mount(words: str) -> Opened:
+    """A search of the values of all partitions in a mount; `words` are those for grep or ripgrep."""
+
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        topic = _topic(bench)
+        with mounted.offsetfs(bench.broker().log_dir, bench.new("mount"), "ro") as mount:
+            paths = [mount.path / f"{topic}-{number}" / "values" for number in range(_PARTITIONS)]
+            yield lambda number: seconds(f'{_GREP} {words} "$@" {_TO_THE_END}', *paths)
+
+    return opened
+
+
 _TO_THE_END = "| cat > /dev/null"
 """grep ends at its first match if its output is /dev/null itself."""
 
@@ -113,6 +127,10 @@ ROWS = (
             Contender(f"`{_GREP} -F` of the extracted values", _searched(lambda g: f"{g} -F '{_TEXT}'")),
             times_as_fast(1),
         ),
+        Peer(
+            Contender(f"`{_GREP} -F` of `values` in a mount", _searched_in_mount(f"-F '{_TEXT}'")),
+            times_as_fast(1),
+        ),
         Peer(Contender("`kcat | grep`", _consumed("", f"grep -F '{_TEXT}'")), times_as_fast(1), is_goal=False),
     ),
     _row(
@@ -123,6 +141,13 @@ ROWS = (
             Contender(
                 f"`{_GREP}` of the extracted values",
                 _searched(lambda g: f"{g} {'' if g == 'rg' else '-E'} '{_REGEX}'"),
+            ),
+            times_as_fast(1),
+        ),
+        Peer(
+            Contender(
+                f"`{_GREP}` of `values` in a mount",
+                _searched_in_mount(f"{'' if _GREP == 'rg' else '-E'} '{_REGEX}'"),
             ),
             times_as_fast(1),
         ),
