@@ -243,7 +243,7 @@ def partition_view(directory: LogDirectories, name: TopicPartition) -> Json:
     shown = segments[-SEGMENTS_MAX:]
     end = log.log_end_offset()
     ends = [segment.base_offset for segment in shown[1:]] + [end]
-    aborted = _known(lambda: log.aborted(log.log_start_offset, end))
+    aborted = _known(lambda: log.aborted_in_indexes(log.log_start_offset, end))
     dirty = _known(lambda: dirty_range(directory.directory_of(name), log))
     return {
         "topic": name.topic,

@@ -394,6 +394,11 @@ class Log:
         aborted = self.transactions.aborted(offset_from, offset_to, nowait=nowait)
         return [(transaction.producer_id, transaction.first_offset, transaction.last_offset) for transaction in aborted]
 
+    def aborted_in_indexes(self, offset_from: int, offset_to: int) -> list[tuple[int, int, int]]:
+        """Return as `aborted`, but read no sealed segment: one without a transaction index counts as free of any."""
+        found = self.transactions.aborted_in_indexes(offset_from, offset_to)
+        return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
+
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append(self, sealed: SealedBatch, *, checks_producer: bool = False, bumps_epochs: bool = False) -> Appended:

@@ -33,6 +33,7 @@ from offsetfs.answers.find import Search
 from offsetfs.cli import run
 from offsetfs.storage import LogDirectories, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.partition.producers import ABORT
+from offsetfs.storage.partition.transactions import Transactions
 from offsetfs.web import api as web_api
 from offsetfs.web import following, http_server
 from offsetfs.web.access import Access
@@ -172,6 +173,22 @@ async def test_the_histogram_counts_each_record_once(web: Web) -> None:
     part = await web.ask(f"/api/topics/orders/histogram?start_ms={TIME}&stop_ms={TIME + 60 * 60_000}&bars=8")
     assert sum(each["offsets"] for each in part["bars"]) == 60
     assert (await web.ask(f"/api/topics/orders/histogram?start_ms={TIME}&stop_ms={TIME}"))["bars"] == []
+
+
+async def test_the_view_of_a_partition_reads_no_sealed_segment_for_its_aborts(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replayed: list[int] = []
+    replay = Transactions._replayed
+
+    def noted(self: Transactions, segment: Any, segments: Any) -> Any:
+        replayed.append(segment.base_offset)
+        return replay(self, segment, segments)
+
+    monkeypatch.setattr(Transactions, "_replayed", noted)
+    found = await web.ask("/api/topics/paid/partitions/0")
+    sealed = [each["base_offset"] for each in found["segments"][:-1]]
+    assert len(found["aborted"]) == 1 and sealed and not {*replayed} & {*sealed}
 
 
 async def test_a_partition_has_segments_aborts_and_gaps(web: Web, logs: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -21,7 +23,11 @@ from offsetfs.cli import run
 
 pytestmark = pytest.mark.interop
 
-AXE = Path(__file__).parents[2] / ".cache" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "scripts" / "pages"))
+pictures = importlib.import_module("pictures")
+
+AXE = ROOT / ".cache" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 VIEWS = {
     "/": ("Topics", ["orders", "hostile", "paid", "__consumer_offsets", "internal"]),
     "/topics/orders": ("orders", ["600", "Records by time", "segment.bytes", "12000"]),
@@ -282,6 +288,17 @@ def test_no_view_breaks_a_rule_of_accessibility(page: Page) -> None:
             ]
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     assert not broken, "\n".join(map(str, broken))
+
+
+def test_the_pictures_of_the_documentation_show_each_view(page: Page) -> None:
+    for name, path in pictures.VIEWS.items():
+        pictures.show(page, path)
+        assert page.driver.get_screenshot_as_png().startswith(b"\x89PNG"), name
+    drawn = {*pictures.VIEWS, pictures.REPORT}
+    assert {each.name for each in pictures.PICTURES.iterdir()} == drawn
+    assert sum(each.stat().st_size for each in pictures.PICTURES.iterdir()) < 1_000_000
+    pages = "".join(each.read_text() for each in (ROOT / "docs" / "use").glob("*.md"))
+    assert all(f"../pictures/{name})" in pages for name in drawn)
 
 
 def test_a_phone_scrolls_no_view_sideways(page: Page) -> None:
