@@ -1,6 +1,6 @@
 import { ask, path, query } from "/static/api.js";
 import { asTable, timeChart } from "/static/charts.js";
-import { el, facts, shown, table } from "/static/dom.js";
+import { el, facts, shown, svg, table } from "/static/dom.js";
 import { bytes, count, time } from "/static/format.js";
 
 // The chart of a topic or partition, below its own heading.
@@ -28,8 +28,9 @@ export async function topic(context) {
   const largest = Math.max(...sizes, 1);
   const mean = sizes.reduce((sum, each) => sum + each, 0) / sizes.length;
   const skew = (row) => {
-    const bar = el("meter", { min: 0, max: largest, value: row.size_bytes ?? 0, "aria-label": `${bytes(row.size_bytes)} of at most ${bytes(largest)}` });
-    return bar;
+    const label = `${bytes(row.size_bytes)} of at most ${bytes(largest)}`;
+    return svg("svg", { class: "share", viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img", "aria-label": label },
+      svg("title", {}, label), svg("rect", { class: "bar", width: (100 * (row.size_bytes ?? 0)) / largest, height: 10 }));
   };
   const known = found.partitions.every((each) => each.end_offset !== null);
   return [name, [
