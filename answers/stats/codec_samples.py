@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from offsetfs.answers.stats.header_facts import SampledBatch
 from offsetfs.storage import Batch, Log, LogDirectories, TopicPartition
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.records import CODECS, HEADER_SIZE, MAGIC, Compression, recompressed
+from offsetfs.storage.records import CODECS, HEADER_SIZE, MAGIC, Compression, codec_name, recompressed
 
 SAMPLES_MAX = 16
 """The batches of one codec that are read in one topic."""
@@ -61,7 +61,7 @@ def sample_codecs(
             except (StorageError, OSError) as error:
                 on_damage(partition, error)
         if sample.batches:
-            found[CODECS[codec] if codec < len(CODECS) else f"unknown-{codec}"] = sample
+            found[codec_name(codec)] = sample
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from offsetfs.answers.stats.time_counts import TimeCounts
-from offsetfs.storage.records import CODECS, HEADER_COLUMNS
+from offsetfs.storage.records import HEADER_COLUMNS, codec_name
 
 ROWS_AT_ONCE = 4096
 PRODUCERS_MAX = 10_000
@@ -220,7 +220,7 @@ class HeaderCollector:
         codecs = columns["attributes"] & _CODEC_MASK
         for codec in np.unique(codecs).tolist():
             chosen = codecs == codec
-            counted = self.facts.codecs[_codec_name(codec)]
+            counted = self.facts.codecs[codec_name(codec)]
             counted.batches += int(chosen.sum())
             counted.bytes += int(columns["size"][chosen].sum())
             self._sample(columns, chosen & (columns["count"] != 0), codec)
@@ -294,7 +294,3 @@ class HeaderCollector:
         np.maximum.at(epochs, places, columns["producer_epoch"][known])
         for row in zip(different.tolist(), records, batches, epochs.tolist(), strict=True):
             facts._add_producer(row[0], int(row[1]), row[2], row[3])
-
-
-def _codec_name(codec: int) -> str:
-    return CODECS[codec] if codec < len(CODECS) else f"unknown-{codec}"

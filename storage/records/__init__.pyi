@@ -37,6 +37,7 @@ from offsetfs.storage.records.comparison import merge_digests as merge_digests
 from offsetfs.storage.records.compression.compression import CODECS as CODECS
 from offsetfs.storage.records.compression.compression import ZSTD as ZSTD
 from offsetfs.storage.records.compression.compression import Compression as Compression
+from offsetfs.storage.records.compression.compression import codec_name as codec_name
 from offsetfs.storage.records.compression.inflation import inflation_scope as inflation_scope
 from offsetfs.storage.records.format.batch import Survey as Survey
 from offsetfs.storage.records.format.batch import build_at as build_at

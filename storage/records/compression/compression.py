@@ -1,4 +1,4 @@
-"""The four codecs of a v2 batch, in the framings Kafka writes, and inflating that cannot be made to run away.
+"""The codecs of a v2 batch, in the framings Kafka writes, and inflating that cannot be made to run away.
 
     gzip    one RFC 1952 member
     snappy  snappy-java's stream: 82 "SNAPPY" 00, version 1, compatible 1, then blocks (size, raw snappy); or one bare
@@ -34,6 +34,12 @@ from offsetfs.storage.records.compression.zstd_stream import unzstd
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by the id that a batch carries in its attributes."""
+
+
+def codec_name(codec_id: int) -> str:
+    """Return the name of a codec by the id that a batch carries: `unknown-<id>` for one that `CODECS` lacks."""
+    return CODECS[codec_id] if codec_id < len(CODECS) else f"unknown-{codec_id}"
+
 
 LZ4: Final = CODECS.index("lz4")
 ZSTD: Final = CODECS.index("zstd")
@@ -80,7 +86,7 @@ def decompress(codec_id: int, data: Buffer, bytes_max: int) -> bytes | bytearray
     """Return what `data` inflates to, at most `bytes_max` bytes. May wait for other threads; see `inflation`.
 
     `DecompressionLimit` beyond that, or beyond the bounds of `inflation`; `MalformedBatch` for bytes that are no such
-    stream, `UnsupportedFormat` for a codec id above 4. Codec 0 returns the bytes as they are, whatever the bound.
+    stream, `UnsupportedFormat` for an id that `CODECS` lacks. Codec 0 returns the bytes as they are, whatever bound.
     """
     if not 0 <= codec_id < len(CODECS):
         raise UnsupportedFormat(f"codec {codec_id}")

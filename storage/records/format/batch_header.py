@@ -40,7 +40,7 @@ import struct
 from dataclasses import dataclass
 
 from offsetfs.storage.errors import MalformedBatch
-from offsetfs.storage.records.compression.compression import CODECS
+from offsetfs.storage.records.compression.compression import codec_name
 from offsetfs.storage.records.format.checksum import crc32c
 from offsetfs.storage.records.format.record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
@@ -131,8 +131,7 @@ class BatchHeader:
 
     @property
     def codec_name(self) -> str:
-        codec_id = self.attributes & CODEC_MASK
-        return CODECS[codec_id] if codec_id < len(CODECS) else f"unknown-{codec_id}"
+        return codec_name(self.codec)
 
     @property
     def is_old(self) -> bool:
