@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -40,6 +40,7 @@ from offsetfs.schemas.schemas_topic import SCHEMAS_TOPIC
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.errors import InvalidConfig, sentence
 from offsetfs.tables.arrow import HEADERS, SCHEMA
+from offsetfs.tables.arrow_casts import cast_values
 
 PLANNED_BYTES_MAX = 2 << 20
 """The compressed schemas that a task gets; if they are larger, each task reads them itself."""
@@ -288,50 +289,7 @@ def _decoded(
     reasons = column.reasons.cast(pa.string())
     if kind is None:
         return None, reasons
-    try:
-        return _as(column.values, kind), reasons
-    except pa.ArrowInvalid:
-        return _row_by_row(column.values, kind, reasons)
-
-
-def _row_by_row(values: pa.Array, kind: pa.DataType, reasons: pa.Array) -> tuple[pa.Array, pa.Array]:
-    made, found = [], reasons.to_pylist()
-    for row in range(len(values)):
-        try:
-            made.append(_as(values.slice(row, 1), kind))
-        except pa.ArrowInvalid:
-            made.append(pa.nulls(1, kind))
-            found[row] = _BEYOND_SPARK
-    return pa.concat_arrays(made), pa.array(found, pa.string())
-
-
-def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column as one of the type that Spark wants. `pa.ArrowInvalid` for values that it lacks."""
-    if column.type == kind:
-        return column
-    if column.offset:
-        column = pa.concat_arrays([column])
-    if pa.types.is_interval(column.type):
-        names = kind.names
-        rows = [None if struct is None else dict(zip(names, struct, strict=True)) for struct in column.to_pylist()]
-        return pa.array(rows, kind)
-    if pa.types.is_struct(kind):
-        parts = [_as(part, field.type) for part, field in zip(_children(column), kind, strict=True)]
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
-    if pa.types.is_map(kind):
-        parts = [_as(column.keys, kind.key_type), _as(column.items, kind.item_type)]
-        entries = pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])
-        return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, children=[entries])
-    if pa.types.is_list(kind):
-        items = _as(column.values, kind.value_type)
-        return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, children=[items])
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return column.cast(kind)
-
-
-def _children(column: pa.Array) -> Sequence[pa.Array]:
-    return [column.field(number) for number in range(column.type.num_fields)]
+    return cast_values(column.values, kind, reasons, _BEYOND_SPARK)
 
 
 def raw_schema(schema: pa.Schema, decoded: Collection[str]) -> pa.Schema:

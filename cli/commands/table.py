@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached, is_archive
 from offsetfs.cli.arguments.clusters import name_patterns, topic_option
 from offsetfs.cli.arguments.named_partitions import no_topic
+from offsetfs.cli.arguments.numbers import SECONDS_MS, duration_type, size_type
 from offsetfs.cli.arguments.schema_registry import registry_of
 from offsetfs.cli.arguments.topic_settings import parsed_settings, topic_settings_option
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
@@ -25,11 +26,19 @@ from offsetfs.storage.errors import StorageError, counted, sentence
 
 if TYPE_CHECKING:
     from offsetfs.common.name_patterns import NamePattern
+    from offsetfs.schemas.masks import Masks
+    from offsetfs.schemas.registry_schemas import RegistrySchemas
+    from offsetfs.schemas.schema_files import FileSchema
     from offsetfs.storage import LogDirectory
     from offsetfs.tables.databases.decoding import TableDecoding
     from offsetfs.tables.databases.messages_table import MessagesTable
     from offsetfs.tables.databases.syncing import SyncOptions, TableSync
     from offsetfs.tables.databases.table_location import DatabaseUrl
+    from offsetfs.tables.lake.delta_table import DeltaTable
+    from offsetfs.tables.lake.iceberg_table import IcebergTable
+    from offsetfs.tables.lake.lake_columns import LakeDecoding
+    from offsetfs.tables.lake.lake_location import LakeLocation
+    from offsetfs.tables.lake.lake_sync import LakeOptions, LakeSync
 
 _PASSWORD_BYTES_MAX = 4096
 
@@ -50,13 +59,29 @@ class _Decoding:
     schema_words: tuple[str, ...]
     registry_word: str | None
     mask_words: tuple[str, ...]
+    keeps_bytes: bool
 
-    def opened(self, directory: LogDirectory, table: MessagesTable, topic: str) -> TableDecoding:
+    def of_database(self, directory: LogDirectory, table: MessagesTable, topic: str) -> TableDecoding:
         """Return the decoding of a topic, with its columns in the table."""
         try:
             from offsetfs.tables.databases.decoding import TableDecoding
         except ImportError as error:
             raise Failure(f"--decode needs pyarrow and numpy: {install_command('arrow')}", SYSTEM) from error
+        with self._given(directory, topic) as (files, masks, registry):
+            return TableDecoding(directory, table, topic, files, masks, registry)
+
+    def of_lake(self, directory: LogDirectory, topic: str) -> LakeDecoding:
+        """Return the decoding of a topic for a lakehouse table."""
+        from offsetfs.tables.lake.lake_columns import LakeDecoding
+
+        with self._given(directory, topic) as (files, masks, registry):
+            return LakeDecoding(directory, topic, files, masks, registry, keeps_bytes=self.keeps_bytes)
+
+    @contextlib.contextmanager
+    def _given(
+        self, directory: LogDirectory, topic: str
+    ) -> Iterator[tuple[Mapping[str, FileSchema], Masks, RegistrySchemas | None]]:
+        """Yield the files, masks and registry of the options. `Failure`."""
         from offsetfs.schemas.masks import MaskError, parse_masks
         from offsetfs.schemas.schema_files import SchemaFileError, read_schema_files
 
@@ -64,8 +89,7 @@ class _Decoding:
             raise no_topic(directory.path, directory.partitions(), (topic,))
         registry = registry_of(self.registry_word)
         try:
-            files, masks = read_schema_files(self.schema_words), parse_masks(self.mask_words)
-            return TableDecoding(directory, table, topic, files, masks, registry)
+            yield read_schema_files(self.schema_words), parse_masks(self.mask_words), registry
         except (SchemaFileError, OSError) as error:
             raise Failure(f"--schema: {printable(sentence(error))}", WRONG_CALL) from error
         except MaskError as error:
@@ -151,6 +175,27 @@ def command() -> None:
     is_flag=True,
     help="With --decode: the bytes of each value as well, in value_bytes; offsetfs table load needs them.",
 )
+@click.option(
+    "--by-day", is_flag=True, help="With --create, Iceberg and Delta Lake: partitions by the day of the record."
+)
+@click.option(
+    "--file-size",
+    "file_bytes",
+    metavar="SIZE",
+    type=size_type(1 << 40),
+    default="256M",
+    show_default=True,
+    help="Iceberg, Delta Lake: the size at which a data file ends.",
+)
+@click.option(
+    "--commit-interval",
+    "interval_s",
+    metavar="TIME",
+    type=duration_type(SECONDS_MS, 0.1, 86_400),
+    default="60s",
+    show_default=True,
+    help="With --follow, Iceberg and Delta Lake: how often new records are committed.",
+)
 @click.option("--password-file", metavar="FILE", type=click.Path(), help="Its first line is the password.")
 def sync(
     log_directory: str,
@@ -170,13 +215,17 @@ def sync(
     registry_word: str | None,
     mask_words: tuple[str, ...],
     keep_bytes: bool,
+    by_day: bool,
+    file_bytes: int,
+    interval_s: float,
     password_file: str | None,
 ) -> int:
     """Add the records of topics to a table, a row for each. LOGDIR is only read, also beside a broker or a mount.
     Started again, it continues where it ended, also after a crash: no row is missing, and none is there twice.
 
     URL is postgresql://USER@HOST/DATABASE, sqlite:///FILE, or mysql://USER@HOST/DATABASE. The password is that of
-    --password-file, or for PostgreSQL PGPASSWORD or ~/.pgpass; in the URL it would be visible in ps.
+    --password-file, or for PostgreSQL PGPASSWORD or ~/.pgpass; in the URL it would be visible in ps. iceberg:WAREHOUSE,
+    iceberg:CATALOG and delta:TABLE are tables of Apache Iceberg and Delta Lake, with the progress in their commits.
 
     The progress of each partition is in the table NAME_progress. Internal topics are copied only where --topic is their
     name.
@@ -186,6 +235,8 @@ def sync(
     offsetfs table sync ~/mirror postgresql://app@db/events --topic 'orders|users.*' --follow
     offsetfs table sync ~/mirror mysql://app@db/events --password-file secret --columns message_key,payload
     offsetfs table sync ~/mirror sqlite:///o.db --topic orders --create --decode --keep-bytes
+    offsetfs table sync ~/mirror iceberg:/data/lake --topic orders --table sales.orders --create --decode --by-day
+    offsetfs table sync ~/mirror delta:/data/orders --topic orders --follow --commit-interval 5m
     sqlite3 orders.db 'SELECT count(*), max(message_offset) FROM messages'
 
     Exit codes: 1 wrong call or permissions, 2 system error, 32 the database or a partition could not be used; the
@@ -196,7 +247,7 @@ def sync(
 
     if no_index and not create:
         raise Failure("--no-index: goes with --create", WRONG_CALL)
-    words = _Decoding(schema_words, registry_word, mask_words) if decode else None
+    words = _Decoding(schema_words, registry_word, mask_words, keep_bytes) if decode else None
     if (schema_words or registry_word or mask_words) and not decode:
         raise Failure("--schema, --schema-registry and --mask: go with --decode", WRONG_CALL)
     if keep_bytes and (not decode or mask_words):
@@ -205,8 +256,25 @@ def sync(
     if decode and (columns is not None or len(names) != 1):
         remedy = "give one --topic, and no --columns"
         raise Failure(f"--decode: a table has the fields of one topic; {remedy}", WRONG_CALL)
+    patterns = name_patterns("--topic", (re.escape(names[0]),) if decode else names or (".*",))
+    location = _lake_location(url)
+    if location is not None:
+        from offsetfs.tables.lake.lake_sync import LakeOptions
+
+        lake_options = LakeOptions(patterns, file_bytes, isolation == "read_committed", on_gap == "skip")
+        return _sync_lake(
+            log_directory,
+            location,
+            lake_options,
+            names,
+            words,
+            table_name=table,
+            may_create=create,
+            is_by_day=by_day,
+            interval_s=interval_s if follow else None,
+        )
     options = SyncOptions(
-        name_patterns("--topic", (re.escape(names[0]),) if decode else names or (".*",)),
+        patterns,
         is_committed_only=isolation == "read_committed",
         skips_gaps=on_gap == "skip",
         mirrors_deletes=mirror_deletes,
@@ -317,7 +385,7 @@ def _sync(
     from offsetfs.tables.databases.syncing import TableSync
 
     directory = LogDirectory.open(log_directory, read_only=True)
-    decoding = None if words is None else words.opened(directory, table, names[0])
+    decoding = None if words is None else words.of_database(directory, table, names[0])
     with bytes_progress("Synchronizing") as show:
         synced = TableSync(directory, table, options, _warn, show, decoding)
         if follow:
@@ -327,10 +395,103 @@ def _sync(
             synced.run()
             if not synced.partitions and not synced.has_failed:
                 raise no_topic(directory.path, directory.partitions(), names)
-    _report(synced)
-    for noun, count in () if decoding is None else decoding.not_decoded.items():
+    _report((each.partition.topic, each.rows, each.deleted) for each in synced.partitions.values())
+    return _ended(synced, {} if decoding is None else decoding.not_decoded, "value_error")
+
+
+_OF_DATABASES = ("columns", "no_index", "mirror_deletes", "uuid", "password_file")
+_OF_LAKES = ("by_day", "file_bytes", "interval_s")
+
+
+def _lake_location(url: str) -> LakeLocation | None:
+    """Return the place of a lakehouse table; None for a database. `Failure` for options that it does not have."""
+    from offsetfs.tables.databases.layout import TableError
+    from offsetfs.tables.lake.lake_location import DELTA, parse_lake_location
+
+    try:
+        location = parse_lake_location(url)
+    except TableError as error:
+        raise Failure(printable(str(error)), WRONG_CALL) from error
+    context = click.get_current_context()
+    given = {
+        each.name: each.opts[0]
+        for each in context.command.params
+        if each.name and context.get_parameter_source(each.name) is not click.core.ParameterSource.DEFAULT
+    }
+    for name in _OF_LAKES if location is None else _OF_DATABASES:
+        if name in given:
+            raise Failure(
+                f"{given[name]}: {'goes' if location is None else 'does not go'} with iceberg: and delta:", WRONG_CALL
+            )
+    if location is not None and location.format == DELTA and "table" in given:
+        raise Failure("--table: the place of delta: is that of the table; leave --table out", WRONG_CALL)
+    return location
+
+
+def _sync_lake(
+    log_directory: str,
+    location: LakeLocation,
+    options: LakeOptions,
+    names: tuple[str, ...],
+    words: _Decoding | None,
+    *,
+    table_name: str,
+    may_create: bool,
+    is_by_day: bool,
+    interval_s: float | None,
+) -> int:
+    """Synchronize a lakehouse table. `interval_s`: of the commits of a sync that follows."""
+    from offsetfs.cli.terminal.progress import bytes_progress
+    from offsetfs.storage import LogDirectory
+    from offsetfs.tables.lake.lake_columns import RAW
+    from offsetfs.tables.lake.lake_sync import LakeSync
+
+    _check_order(log_directory)
+    log_directory = attached(log_directory)
+    preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
+    _check_file(location.directory, log_directory)
+    with _reported():
+        table = _lake_table(location, table_name, may_create=may_create)
+        directory = LogDirectory.open(log_directory, read_only=True)
+        decoding = None if words is None else words.of_lake(directory, names[0])
+        columns = RAW if decoding is None else decoding.columns
+        table.open(columns, None if decoding is None else decoding.topic, may_create=may_create, is_by_day=is_by_day)
+        with bytes_progress("Synchronizing") as show:
+            synced = LakeSync(directory, table, options, _warn, show, decoding)
+            if interval_s is None:
+                synced.run()
+                if not synced.partitions and not synced.has_failed:
+                    raise no_topic(directory.path, directory.partitions(), names)
+            else:
+                with until_signal() as is_ending:
+                    synced.follow(is_ending, interval_s)
+    _report((each.partition.topic, each.rows, 0) for each in synced.partitions.values())
+    return _ended(synced, {} if decoding is None else {"value": decoding.not_decoded}, "_error")
+
+
+def _lake_table(location: LakeLocation, name: str, *, may_create: bool) -> IcebergTable | DeltaTable:
+    from offsetfs.tables.databases.layout import TableError
+    from offsetfs.tables.databases.table_location import parse_table_name
+    from offsetfs.tables.lake.lake_location import DELTA
+
+    if location.format == DELTA:
+        from offsetfs.tables.lake.delta_table import DeltaTable
+
+        return DeltaTable(location)
+    from offsetfs.tables.lake.iceberg_table import IcebergTable
+
+    try:
+        parsed = parse_table_name(name, location.format)
+    except TableError as error:
+        raise Failure(printable(str(error)), WRONG_CALL) from error
+    return IcebergTable(location, parsed, may_create=may_create)
+
+
+def _ended(synced: TableSync | LakeSync, not_decoded: Mapping[str, int], column: str) -> int:
+    """Report values and keys that are not decoded, and return the exit code. `column` has the reasons."""
+    for noun, count in not_decoded.items():
         if count:
-            _warn(f"{counted(count, noun)} not decoded; value_error has the reasons")
+            _warn(f"{counted(count, noun)} not decoded; {column} has the reasons")
     return FAILED if synced.has_failed else DONE
 
 
@@ -400,16 +561,17 @@ def _password(path: str) -> str:
         raise Failure(f"--password-file: {sentence(error)}", WRONG_CALL) from error
 
 
-def _report(synced: TableSync) -> None:
+def _report(synced: Iterable[tuple[str, int, int]]) -> None:
+    """Print a line for each topic. `synced`: the topic of each partition, and how many rows were added and deleted."""
     topics: dict[str, list[int]] = {}
-    for synced_partition in synced.partitions.values():
-        counts = topics.setdefault(synced_partition.partition.topic, [0, 0, 0])
+    for topic, added, removed in synced:
+        counts = topics.setdefault(topic, [0, 0, 0])
         counts[0] += 1
-        counts[1] += synced_partition.rows
-        counts[2] += synced_partition.deleted
+        counts[1] += added
+        counts[2] += removed
     for topic, (partitions, rows, deleted) in topics.items():
-        removed = f", {counted(deleted, 'row')} deleted" if deleted else ""
-        click.echo(f"{topic}: {counted(partitions, 'partition')}, {counted(rows, 'row')} added{removed}")
+        less = f", {counted(deleted, 'row')} deleted" if deleted else ""
+        click.echo(f"{topic}: {counted(partitions, 'partition')}, {counted(rows, 'row')} added{less}")
 
 
 def _warn(text: str) -> None:

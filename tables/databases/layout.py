@@ -45,6 +45,12 @@ class UnstorableRecord(TableError):
     """The database has no value for a field of a record; the message names partition, offset and remedy."""
 
 
+def schema_error(error: Exception) -> TableError:
+    """Return the error for a `NoSchema`, with its remedy, or for a `MaskError`."""
+    reason, word = getattr(error, "reason", str(error)), getattr(error, "word", "")
+    return TableError(f"{reason}; --schema {word} gives a schema" if word else reason)
+
+
 def columns_of_names(names: str | None) -> tuple[str, ...]:
     """Return the columns of a comma-separated list, in the order of the table; all without one. TableError."""
     if names is None:

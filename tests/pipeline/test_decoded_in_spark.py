@@ -26,6 +26,7 @@ from offsetfs.pipeline.read_options import OptionError, ReadOptions
 from offsetfs.pipeline.schema import check_schema, schema_of
 from offsetfs.pipeline.source import OffsetfsDataSource
 from offsetfs.storage import LogReader
+from offsetfs.tables.arrow_casts import cast_array, cast_values
 
 WHOLE = {
     "id": 1, "Customer": VALUE["Customer"], "amount": Decimal("3.50"), "rate": 0.5, "paid": True, "state": "OLD",
@@ -230,7 +231,7 @@ def test_a_value_beyond_spark_is_null_with_a_reason() -> None:
     seconds = pa.array([{"at": 1}, {"at": 1 << 62}, None], pa.struct([("at", pa.timestamp("s", "UTC"))]))
     reasons = pa.array([None, None, "unknown"], pa.string())
     kind = pa.struct([("at", pa.timestamp("us", "UTC"))])
-    found, why = decoding._row_by_row(seconds, kind, reasons)
+    found, why = cast_values(seconds, kind, reasons, decoding._BEYOND_SPARK)
     assert [row is not None for row in found.to_pylist()] == [True, False, False]
     assert why.to_pylist() == [None, "the value has a time or number that Spark cannot hold", "unknown"]
 
@@ -291,9 +292,9 @@ def test_every_type_has_one_of_spark() -> None:
     kinds.append(pa.duration("ns"))
     for kind in (*kinds, pa.list_(nested), pa.map_(pa.string(), nested)):
         wanted = decoding_type(kind)
-        assert decoding._as(pa.nulls(2, kind), wanted).to_pylist() == [None, None]
+        assert cast_array(pa.nulls(2, kind), wanted).to_pylist() == [None, None]
     values = pa.array([[{"d": "x", "i": pa.MonthDayNano([1, 2, 3])}], None, []], pa.list_(nested))
-    found = decoding._as(values.slice(0, 3), decoding_type(values.type))
+    found = cast_array(values.slice(0, 3), decoding_type(values.type))
     assert found.to_pylist() == [[{"d": "x", "i": {"months": 1, "days": 2, "nanoseconds": 3}}], None, []]
 
 

@@ -70,10 +70,10 @@ class TestDecodedSqlite(DecodedTableContract):
             with _opened(synced.url, None, "messages", "", columns, may_create=False, remedy="") as table:
                 found = open_registry(registry.url)
                 decoding = TableDecoding(directory, table, "orders", {}, Masks(), found, now=lambda: seconds[0])
-                assert decoding._decoder.values.decode(later).reasons[0].as_py() == "schema 9 is unknown"
+                assert decoding._schema.decoder.values.decode(later).reasons[0].as_py() == "schema 9 is unknown"
                 registry.add(9, FIRST)
                 decoding.refresh()
-                assert decoding._decoder.values.decode(later).reasons[0].as_py() is None
+                assert decoding._schema.decoder.values.decode(later).reasons[0].as_py() is None
                 registry.add(2, SECOND, subject="orders-value", version=2)
                 for after, is_there in ((0.0, False), (RETRY_S, True)):
                     seconds[0] = after
