@@ -36,6 +36,7 @@ try:
         NoSuchTableError,
         RESTError,
         TableAlreadyExistsError,
+        ValidationError,
         ValidationException,
     )
     from pyiceberg.io.pyarrow import (
@@ -57,6 +58,7 @@ _CATALOG = "default"
 """The name of the catalog in a warehouse: that of the commands of pyiceberg."""
 _DAY = "_day"
 _NAMESPACE = "default"
+_ERRORS = (RESTError, ValidationError, ValidationException)
 _ATTEMPTS = 20
 """Commits of other writers in between, after which a commit is given up."""
 
@@ -132,12 +134,10 @@ class IcebergTable:
             text = None if snapshot.summary is None else snapshot.summary.additional_properties.get(_PROGRESS)
             if text is not None:
                 return self._parsed(text)
-            if snapshot.parent_snapshot_id is None:
-                break
-            parent = self._table.snapshot_by_id(snapshot.parent_snapshot_id)
-            if parent is None:  # it has expired
+            parent = snapshot.parent_snapshot_id and self._table.snapshot_by_id(snapshot.parent_snapshot_id)
+            if not parent and snapshot.sequence_number != 1:  # older snapshots have expired
                 return self._parsed(self._table.properties.get(_PROGRESS, "{}"))
-            snapshot = parent
+            snapshot = parent or None
         return {}
 
     def _parsed(self, text: str) -> Progress:
@@ -229,7 +229,7 @@ class IcebergTable:
         """Turn what the catalog, the library or the storage refuses into a TableError."""
         try:
             yield
-        except (RESTError, SQLAlchemyError, ValidationException, OSError, ValueError, pa.ArrowException) as error:
+        except (*_ERRORS, SQLAlchemyError, OSError, ValueError, pa.ArrowException) as error:
             raise TableError(f"{self.name}: {' '.join(str(error).split())}") from error
 
 
