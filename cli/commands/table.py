@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from offsetfs.tables.lake.iceberg_table import IcebergTable
     from offsetfs.tables.lake.lake_columns import LakeDecoding
     from offsetfs.tables.lake.lake_location import LakeLocation
-    from offsetfs.tables.lake.lake_sync import LakeOptions, LakeSync
+    from offsetfs.tables.lake.lake_sync import LakeSync
 
 _PASSWORD_BYTES_MAX = 4096
 
@@ -256,30 +256,27 @@ def sync(
     if decode and (columns is not None or len(names) != 1):
         remedy = "give one --topic, and no --columns"
         raise Failure(f"--decode: a table has the fields of one topic; {remedy}", WRONG_CALL)
-    patterns = name_patterns("--topic", (re.escape(names[0]),) if decode else names or (".*",))
-    location = _lake_location(url)
-    if location is not None:
-        from offsetfs.tables.lake.lake_sync import LakeOptions
-
-        lake_options = LakeOptions(patterns, file_bytes, isolation == "read_committed", on_gap == "skip")
-        return _sync_lake(
-            log_directory,
-            location,
-            lake_options,
-            names,
-            words,
-            table_name=table,
-            may_create=create,
-            is_by_day=by_day,
-            interval_s=interval_s if follow else None,
-        )
     options = SyncOptions(
-        patterns,
+        name_patterns("--topic", (re.escape(names[0]),) if decode else names or (".*",)),
         is_committed_only=isolation == "read_committed",
         skips_gaps=on_gap == "skip",
         mirrors_deletes=mirror_deletes,
         uses_producers=uuid == "producer",
     )
+    location = _lake_location(url)
+    if location is not None:
+        return _sync_lake(
+            log_directory,
+            location,
+            options,
+            names,
+            words,
+            table_name=table,
+            may_create=create,
+            is_by_day=by_day,
+            file_bytes=file_bytes,
+            interval_s=interval_s if follow else None,
+        )
     try:
         wanted = (*columns_of_names(columns), *([DECODING_ERROR] * decode), *([VALUE_BYTES] * keep_bytes))
     except TableError as error:
@@ -431,33 +428,38 @@ def _lake_location(url: str) -> LakeLocation | None:
 def _sync_lake(
     log_directory: str,
     location: LakeLocation,
-    options: LakeOptions,
+    options: SyncOptions,
     names: tuple[str, ...],
     words: _Decoding | None,
     *,
     table_name: str,
     may_create: bool,
     is_by_day: bool,
+    file_bytes: int,
     interval_s: float | None,
 ) -> int:
     """Synchronize a lakehouse table. `interval_s`: of the commits of a sync that follows."""
     from offsetfs.cli.terminal.progress import bytes_progress
     from offsetfs.storage import LogDirectory
-    from offsetfs.tables.lake.lake_columns import RAW
-    from offsetfs.tables.lake.lake_sync import LakeSync
 
+    try:
+        from offsetfs.tables.lake.lake_columns import RAW
+        from offsetfs.tables.lake.lake_sync import LakeSync
+
+        table = _lake_table(location, table_name)
+    except ImportError as error:
+        raise Failure(f"{location.format}: needs {error.name}: {install_command(location.format)}", SYSTEM) from error
     _check_order(log_directory)
     log_directory = attached(log_directory)
     preflight.check_directory(log_directory, read_only=True, may_be_empty=False)
     _check_file(location.directory, log_directory)
     with _reported():
-        table = _lake_table(location, table_name, may_create=may_create)
         directory = LogDirectory.open(log_directory, read_only=True)
         decoding = None if words is None else words.of_lake(directory, names[0])
         columns = RAW if decoding is None else decoding.columns
         table.open(columns, None if decoding is None else decoding.topic, may_create=may_create, is_by_day=is_by_day)
         with bytes_progress("Synchronizing") as show:
-            synced = LakeSync(directory, table, options, _warn, show, decoding)
+            synced = LakeSync(directory, table, options, file_bytes, _warn, show, decoding)
             if interval_s is None:
                 synced.run()
                 if not synced.partitions and not synced.has_failed:
@@ -469,7 +471,7 @@ def _sync_lake(
     return _ended(synced, {} if decoding is None else {"value": decoding.not_decoded}, "_error")
 
 
-def _lake_table(location: LakeLocation, name: str, *, may_create: bool) -> IcebergTable | DeltaTable:
+def _lake_table(location: LakeLocation, name: str) -> IcebergTable | DeltaTable:
     from offsetfs.tables.databases.layout import TableError
     from offsetfs.tables.databases.table_location import parse_table_name
     from offsetfs.tables.lake.lake_location import DELTA
@@ -484,7 +486,7 @@ def _lake_table(location: LakeLocation, name: str, *, may_create: bool) -> Icebe
         parsed = parse_table_name(name, location.format)
     except TableError as error:
         raise Failure(printable(str(error)), WRONG_CALL) from error
-    return IcebergTable(location, parsed, may_create=may_create)
+    return IcebergTable(location, parsed)
 
 
 def _ended(synced: TableSync | LakeSync, not_decoded: Mapping[str, int], column: str) -> int:

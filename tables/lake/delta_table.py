@@ -17,20 +17,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pa_fs
+from deltalake import CommitProperties, Field, Schema, Transaction
+from deltalake import DeltaTable as Delta
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
 
-from offsetfs.common.extras import install_command
 from offsetfs.storage import TopicPartition
 from offsetfs.tables.databases.layout import TableError
 from offsetfs.tables.lake.data_files import DataFile, DataFiles
 from offsetfs.tables.lake.lake_location import LakeLocation, LakeProgress, Overtaken, Progress, other_rows
-
-try:
-    from deltalake import CommitProperties, Field, Schema, Transaction
-    from deltalake import DeltaTable as Delta
-    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-    from deltalake.transaction import AddAction
-except ImportError as error:
-    raise TableError(f"Delta Lake needs deltalake: {install_command('delta')}") from error
 
 _DESCRIPTION = "records of Kafka, by offsetfs table sync"
 _DAY = "_day"

@@ -18,40 +18,35 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    RESTError,
+    TableAlreadyExistsError,
+    ValidationError,
+    ValidationException,
+)
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.transforms import DayTransform
+from pyiceberg.typedef import Record
+from sqlalchemy.exc import SQLAlchemyError
 
-from offsetfs.common.extras import install_command
 from offsetfs.storage import TopicPartition
 from offsetfs.tables.databases.layout import TableError
 from offsetfs.tables.databases.table_location import TableName
 from offsetfs.tables.lake.data_files import DataFile, DataFiles
 from offsetfs.tables.lake.lake_location import LakeLocation, LakeProgress, Overtaken, Progress, other_rows
-
-try:
-    from pyiceberg.catalog import Catalog, load_catalog
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.exceptions import (
-        CommitFailedException,
-        CommitStateUnknownException,
-        NoSuchNamespaceError,
-        NoSuchTableError,
-        RESTError,
-        TableAlreadyExistsError,
-        ValidationError,
-        ValidationException,
-    )
-    from pyiceberg.io.pyarrow import (
-        compute_statistics_plan,
-        data_file_statistics_from_parquet_metadata,
-        parquet_path_to_id_mapping,
-        schema_to_pyarrow,
-    )
-    from pyiceberg.manifest import DataFile as IcebergFile
-    from pyiceberg.manifest import DataFileContent, FileFormat
-    from pyiceberg.transforms import DayTransform
-    from pyiceberg.typedef import Record
-    from sqlalchemy.exc import SQLAlchemyError
-except ImportError as error:
-    raise TableError(f"Iceberg needs pyiceberg: {install_command('iceberg')}") from error
 
 _PROGRESS, _COMMIT, _TOPIC = "offsetfs.progress", "offsetfs.commit", "offsetfs.topic"
 _CATALOG = "default"
@@ -66,16 +61,16 @@ _ATTEMPTS = 20
 class IcebergTable:
     """A table, and the columns that it has now."""
 
-    def __init__(self, location: LakeLocation, table: TableName, *, may_create: bool) -> None:
-        """Open the catalog; TableError."""
+    def __init__(self, location: LakeLocation, table: TableName) -> None:
+        """Note the place; nothing is opened."""
+        self._location = location
         self._identifier = (table.schema or _NAMESPACE, table.name)
         self.name = f"iceberg:{location.place} {'.'.join(self._identifier)}"
-        with self._refused():
-            self._catalog = _catalog(location, may_create=may_create)
 
     def open(self, columns: pa.Schema, topic: str | None, *, may_create: bool, is_by_day: bool) -> None:
         """Open the table, or create it. `topic`: whose decoded values it has. TableError."""
         with self._refused():
+            self._catalog = _catalog(self._location, may_create=may_create)
             try:
                 self._table = self._catalog.load_table(self._identifier)
             except (NoSuchTableError, NoSuchNamespaceError):

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from offsetfs.common.ending import EndingEvent
-from offsetfs.common.name_patterns import NamePattern
 from offsetfs.storage import BatchSlice, Log, LogDirectory, LogReader, LogView, TopicPartition
 from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.tables.arrow import record_batches
 from offsetfs.tables.databases.layout import SyncRefused, TableError
 from offsetfs.tables.databases.loading import is_wanted
+from offsetfs.tables.databases.syncing import SyncOptions
 from offsetfs.tables.lake.data_files import DataFiles
 from offsetfs.tables.lake.lake_columns import RAW, RECORD, LakeDecoding, raw_columns
 from offsetfs.tables.lake.lake_location import LakeProgress, Overtaken
@@ -38,19 +38,6 @@ _OVERTAKEN_MAX = 20
 
 OnEvent = Callable[[str], None]
 OnProgress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class LakeOptions:
-    """The options of a sync."""
-
-    topics: Sequence[NamePattern]
-    """A topic whose whole name one of them matches."""
-    file_bytes: int
-    """The size at which a data file ends."""
-    is_committed_only: bool = True
-    skips_gaps: bool = False
-    """Whether a sync continues behind records that are lost or cannot be read."""
 
 
 @dataclass(slots=True)
@@ -90,13 +77,17 @@ class LakeSync:
         self,
         directory: LogDirectory,
         table: IcebergTable | DeltaTable,
-        options: LakeOptions,
+        options: SyncOptions,
+        file_bytes: int,
         on_event: OnEvent,
         on_progress: OnProgress = lambda done, total: None,
         decoding: LakeDecoding | None = None,
     ) -> None:
-        """`table` is open. `on_event` is called with a sentence where a partition fails or records are skipped."""
+        """`table` is open. `file_bytes`: the size at which a data file ends. `options`: deletions are not mirrored.
+
+        `on_event` is called with a sentence where a partition fails or records are skipped."""
         self._directory, self._table, self._options = directory, table, options
+        self._file_bytes = file_bytes
         self._on_event, self._on_progress = on_event, on_progress
         self._decoding = decoding
         self._done = self._total = 0
@@ -228,7 +219,7 @@ class LakeSync:
         if self._decoding is not None:
             self._decoding.refresh()
         self._table.grow(RAW if self._decoding is None else self._decoding.columns)
-        files = self._table.data_files(self._options.file_bytes)
+        files = self._table.data_files(self._file_bytes)
         try:
             for each in ranges:
                 self._write(each, files)

@@ -20,9 +20,10 @@ from fixtures.logs.schema_records import schema_record, write_log, write_schemas
 from offsetfs import cli
 from offsetfs.common.name_patterns import NamePattern
 from offsetfs.storage import Log, LogDirectory, TopicPartition
+from offsetfs.tables.databases.syncing import SyncOptions
 from offsetfs.tables.lake import data_files
 from offsetfs.tables.lake.lake_location import Overtaken
-from offsetfs.tables.lake.lake_sync import LakeOptions, LakeSync
+from offsetfs.tables.lake.lake_sync import LakeSync
 
 pytestmark = pytest.mark.unit
 
@@ -124,7 +125,7 @@ def test_a_commit_behind_another_of_the_same_records_adds_nothing(place: str, lo
     opened(place, may_create=True)
     directory = LogDirectory.open(str(logs), read_only=True)
     events: list[str] = []
-    late = LakeSync(directory, opened(place), LakeOptions([NamePattern(".*")], 1 << 20), events.append)
+    late = LakeSync(directory, opened(place), SyncOptions([NamePattern(".*")]), 1 << 20, events.append)
     late._discover()
     ranges = late._planned({ORDERS: 2})
     foreign_row(place)
@@ -145,7 +146,7 @@ def test_a_commit_behind_one_of_another_program_keeps_both(place: str, logs: Pat
     foreign_row(place)
     events: list[str] = []
     directory = LogDirectory.open(str(logs), read_only=True)
-    LakeSync(directory, table, LakeOptions([NamePattern(".*")], 1 << 20), events.append).run()
+    LakeSync(directory, table, SyncOptions([NamePattern(".*")]), 1 << 20, events.append).run()
     assert offsets(place) == [0] and len(rows_of(place)) == 2 and events == []
 
 
