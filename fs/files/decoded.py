@@ -122,7 +122,7 @@ class MountSchemas:
     def keys(self, topic: str, text: bytes) -> list[bytes]:
         """Return the bytes that a key has which decoded lines show as `text`, by each schema for keys of the topic.
 
-        OSError EIO if a registry does not say whether there is one.
+        OSError EREMOTEIO if a registry does not say whether there is one.
         """
         schemas = self.opened()
         from offsetfs.schemas.decoding import NoSchema
@@ -134,7 +134,7 @@ class MountSchemas:
             try:
                 return encoder.encoded(text)
             except NoSchema as error:
-                raise OSError(errno.EIO, f"it is unknown whether keys have a schema: {error.reason}") from error
+                raise OSError(errno.EREMOTEIO, f"it is unknown whether keys have a schema: {error.reason}") from error
 
     def format_of(self, name: TopicPartition) -> DecodedFormat:
         """Return a new format for a partition."""
@@ -151,7 +151,7 @@ class MountSchemas:
             decoder = made(schemas, name.topic, is_base64=is_base64)
             keys = FollowingDecoder(schemas, name.topic, KEY_FIELD, is_base64=is_base64)
         except (NoSchema, MaskError) as error:  # of a topic with a mask, whose registry does not answer
-            raise OSError(errno.EIO, f"the mask cannot be applied: {error}") from error
+            raise OSError(errno.EREMOTEIO, f"the mask cannot be applied: {error}") from error
         lines = DecodedLines(name, decoder, keys, is_base64=is_base64)
         return DecodedFormat(
             (decoder, keys),

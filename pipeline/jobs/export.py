@@ -83,7 +83,7 @@ def export(
     destination = local_path(destination, "the destination of export")
     os.makedirs(destination, exist_ok=True)
     schema, planned_decoding = _columns(options)
-    planned = _plan(options, destination)
+    planned = _plan(options, destination, has_typed_keys=schema["key"].dataType.typeName() != "binary")
     for path in options.paths:
         check_visible(spark, path)
     check_visible(spark, destination, is_to_write=True)
@@ -125,18 +125,22 @@ def _exported(
         yield PartitionExported(str(name), start, end, len(ours), records, size)
 
 
-def _plan(options: ReadOptions, destination: str) -> list[Range]:
+def _plan(options: ReadOptions, destination: str, *, has_typed_keys: bool = False) -> list[Range]:
     """Return the ranges of all files: those of the manifest, and new ones for later records; the manifest has them on
-    return.
+    return. `has_typed_keys`: keys are decoded.
     """
     path = os.path.join(destination, MANIFEST)
     manifest = _manifest(path)
     times = [options.start.timestamp_ms, options.end.timestamp_ms]
     described: dict[str, Any] = {"source": options.path, "isolation": options.is_committed_only, "times": times}
     described |= {"decode": options.decodes, "mask": list(options.mask_words)}
-    before = {"times": [None, None], "decode": False, "mask": [], **manifest, "files": ()}
+    described["keys"] = has_typed_keys
+    before = {"times": [None, None], "decode": False, "mask": [], "keys": False, **manifest, "files": ()}
     if manifest and (before["decode"], before["mask"]) != (described["decode"], described["mask"]):
         raise JobFailed(f"{destination} holds an export with another --decode or --mask; export into another directory")
+    if manifest and before["keys"] != has_typed_keys:
+        has = "keys as bytes, and they have a schema now" if has_typed_keys else "decoded keys, which are bytes now"
+        raise JobFailed(f"{destination} holds an export of {has}; export into another directory")
     if manifest and before != {**described, "files": ()}:
         raise JobFailed(
             f"{destination} holds an export of {manifest['source']}, or of another isolation level or range of times;"

@@ -569,5 +569,5 @@ def test_a_topic_whose_mask_needs_a_registry_that_is_gone_shows_nothing(log: Pat
     options = f"ro,schema-registry={registry.url},mask=orders:photo"
     assert texts(log, "orders-0/decoded/values", options) == ['{"id":1,"photo":null}']
     registry.raw = lambda path: [http_answer(b"{}", "500 Internal Server Error")]
-    with pytest.raises(OSError, match="Input/output error"):
+    with pytest.raises(OSError, match="Remote I/O error"):
         texts(log, "orders-0/decoded/values", options)

@@ -124,3 +124,15 @@ def test_a_mask_hides_fields_of_what_a_key_finds(tmp_path: Path, capfd: pytest.C
     records(tmp_path, encoded(11, "string", "k"))
     assert cat(tmp_path, capfd, "k", "--mask", "orders:id") == "None"
     assert run(["cat", str(tmp_path), "orders-0/by-key/k", "--mask", "orders:id"]) == 1
+
+
+def test_a_registry_that_does_not_answer_is_the_reason_and_not_the_disk(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    schemas(tmp_path)
+    records(tmp_path, b"k")
+    words = ["--schema-registry", "http://127.0.0.1:1"]
+    assert cat(tmp_path, capfd, "k", *words) == "0"
+    error = cat(tmp_path, capfd, "nope", *words)
+    assert "nope: it is unknown whether keys have a schema: the registry http://127.0.0.1:1 " in error
+    assert "dmesg" not in error

@@ -136,6 +136,16 @@ def test_a_damaged_first_header_is_neither_skipped_nor_uncounted(data: Path) -> 
     assert (part["records"], part["unreadable"]) == (72, 1)
 
 
+def test_an_export_does_not_mix_keys_of_two_types(data: Path, tmp_path: Path) -> None:
+    for before, after in ((False, True), (True, False)):
+        target = tmp_path / f"parquet-{before}"
+        target.mkdir()
+        options = ReadOptions.parse({"path": str(data)})
+        assert _plan(options, str(target), has_typed_keys=before) == _plan(options, str(target), has_typed_keys=before)
+        with pytest.raises(JobFailed, match="; export into another directory"):
+            _plan(options, str(target), has_typed_keys=after)
+
+
 def test_an_export_of_a_topic_that_was_created_again_is_refused(data: Path, tmp_path: Path) -> None:
     """It skipped as many records as the topic had before."""
     target = tmp_path / "parquet"
