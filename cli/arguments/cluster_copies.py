@@ -85,12 +85,31 @@ def copied(url: str, question: ClusterQuestion, config: str | None = None) -> Cl
         raise KeyboardInterrupt
     if not survey.extents and not question.may_lack:
         raise Failure(f"{printable(url)}: the cluster has no topic that this user may describe", WRONG_CALL)
+    _check_unnamed(url, question, survey)
     path, is_of_parts = _cache(survey, source.text)
     try:
         _Copy(path, source, survey, question.groups, is_of_parts).run()
     except (StorageError, OSError) as error:
         raise Failure(printable(sentence(error))) from error
     return ClusterCopy(path, frozenset(survey.topic_ids) | ({OFFSETS_TOPIC} if question.groups else set()))
+
+
+def _check_unnamed(url: str, question: ClusterQuestion, survey: ClusterSurvey) -> None:
+    """`Failure` if topics should be named, because all have many bytes."""
+    if question.names or question.unnamed_bytes_max is None:
+        return
+    sizes: dict[str, int | None] = {}
+    for name, extent in survey.extents.items():
+        known, more = sizes.get(name.topic, 0), extent.bytes_from(extent.begin)
+        sizes[name.topic] = None if known is None or more is None else known + more
+    total = sum(each for each in sizes.values() if each is not None)
+    if None not in sizes.values() and total <= question.unnamed_bytes_max:
+        return
+    largest = sorted(sizes.items(), key=lambda sized: (sized[1] is not None, -(sized[1] or 0)))
+    shown = [f"{topic} ({'size unknown' if of is None else size(of)})" for topic, of in largest[:_SHOWN_MAX]]
+    others = f" and {len(sizes) - _SHOWN_MAX} others" if len(sizes) > _SHOWN_MAX else ""
+    cause = f"{counted(len(sizes), 'topic')} would be copied: {', '.join(shown)}{others}"
+    raise Failure(f"{printable(url)}: {printable(cause)}; name those that are wanted after the address", WRONG_CALL)
 
 
 def _cache(survey: ClusterSurvey, brokers: str) -> tuple[str, bool]:

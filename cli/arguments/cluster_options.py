@@ -48,6 +48,8 @@ class ClusterQuestion:
     """Whether the cluster may lack names: another source has them."""
     groups: bool = False
     """Whether commits of consumer groups are read."""
+    unnamed_bytes_max: int | None = None
+    """Without names, the bytes up to which all topics are read; None: any number."""
 
     def chosen(self, url: str, metadata: ClusterMetadata) -> Mapping[TopicPartition, Beginning]:
         """Return where each partition of the topics begins that are read; `Failure` for a name that is not there.

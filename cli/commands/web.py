@@ -6,15 +6,21 @@ import contextlib
 
 import click
 
+from offsetfs.cli.arguments.cluster_options import ClusterQuestion, cluster_options, is_cluster
 from offsetfs.cli.arguments.page_doors import OF_WEB, PageDoor, page_records
 from offsetfs.cli.arguments.sources import opened_source
-from offsetfs.cli.exit_codes import DONE
+from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.common.addresses import PAGE_PORT
 from offsetfs.common.formatting import printable
+
+UNNAMED_BYTES_MAX = 1 << 30
+"""Of a cluster, if no topics are named."""
+SCHEMAS_TOPIC = "_schemas"
 
 
 @click.command("web", short_help="Look at logs in a browser.")
 @click.argument("log_directory", metavar="LOGDIR")
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
 @click.option(
     "--listen",
     "listen",
@@ -47,8 +53,10 @@ from offsetfs.common.formatting import printable
     multiple=True,
     help="Show null in place of fields of decoded values, and no raw values of the topic. May be repeated.",
 )
+@cluster_options
 def command(
     log_directory: str,
+    topics: tuple[str, ...],
     listen: str | None,
     names: tuple[str, ...],
     tls_cert: str | None,
@@ -65,9 +73,13 @@ def command(
     The printed address has a token, without which nothing is shown. Scripts send it as `Authorization: Bearer TOKEN`;
     /api/openapi.json describes the API. On addresses that other machines reach, the page needs TLS or --insecure.
 
+    LOGDIR may be a cluster, kafka://HOST:PORT/: the TOPICs are copied to a cache first, with the commits of groups, and
+    shown as they are then. Without TOPIC all are copied, if they have at most 1 GiB.
+
     \b
     offsetfs web /var/lib/kafka/data
     offsetfs web s3://backup/kafka --listen 127.0.0.1:8080
+    offsetfs web kafka://broker1:9092/ orders payments
     offsetfs web /var/lib/kafka/data --mask 'orders:customer.email'
     offsetfs web ~/logs --listen 0.0.0.0:8443 --host logs.example.com --tls-cert cert.pem --tls-key key.pem
 
@@ -75,8 +87,11 @@ def command(
     """
     from offsetfs.web.server import run_web
 
+    if topics and not is_cluster(log_directory):
+        raise Failure(f"{printable(topics[0])}: topics are named for a cluster; LOGDIR is shown as a whole", WRONG_CALL)
+    question = ClusterQuestion(topics, [SCHEMAS_TOPIC], groups=True, unnamed_bytes_max=UNNAMED_BYTES_MAX)
     page = PageDoor(OF_WEB, listen, names, tls_cert, tls_key, is_insecure=insecure).opened()
-    with contextlib.closing(page), opened_source(log_directory) as directory:
+    with contextlib.closing(page), opened_source(log_directory, question=question) as directory:
         records = page_records(directory, log_directory, schema_words, registry_word, mask_words)
         run_web(page, records, lambda url: click.echo(f"{printable(log_directory)} is shown at {url}"))
     return DONE
