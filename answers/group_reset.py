@@ -184,7 +184,11 @@ def _last_records(source: Log, end: int) -> list[Record]:
 
 
 def _found(log: Log, wanted: Sequence[Record]) -> int | None:
-    """Return the offset of the first of these records in a log, where the others follow it."""
+    """Return the offset of the first of these records in a log, where the others follow it: the same one if it fits."""
+    if log.log_start_offset <= wanted[0].offset < log.log_end_offset():
+        there = list(islice(LogReader(log, start=wanted[0].offset).records(), len(wanted)))
+        if len(there) == len(wanted) and there[0].offset == wanted[0].offset and _begins_as(there, wanted):
+            return wanted[0].offset
     first = log.find_timestamp(wanted[0].timestamp) if wanted[0].timestamp >= 0 else (log.log_start_offset, 0)
     if first is None:
         return None

@@ -251,9 +251,11 @@ class _Copy:
         status = self._statuses[0]
         if not status.is_complete:  # SIGTERM or Ctrl-C
             raise KeyboardInterrupt
-        failures = [*status.failures] + [str(name) for name, copied in status.partitions.items() if copied.failure]
+        failures = {str(name): copied.failure for name, copied in status.partitions.items() if copied.failure}
+        failures = {**status.failures, **failures}
         if failures and not is_whole:
-            raise Failure(f"{', '.join(failures[:_SHOWN_MAX])} could not be copied; name the other topics")
+            cause = printable(next(iter(failures.values())))
+            raise Failure(f"{', '.join([*failures][:_SHOWN_MAX])} could not be copied: {cause}; or name other topics")
 
     def _remove_others(self, directory: LogDirectory, held: Mapping[TopicPartition, range]) -> None:
         """Remove partitions that do not have the first wanted offset, or are of a topic that was deleted."""

@@ -31,7 +31,7 @@ def opened_with_commits(
         from offsetfs.answers.groups import first_offsets
         from offsetfs.kafka.mirror.survey import Beginning
 
-        commits = ClusterQuestion([OFFSETS_TOPIC], may_lack=True)
+        commits = ClusterQuestion([OFFSETS_TOPIC])  # if it is not there, this user may not be allowed to describe it
         with opened_source(text, question=commits, config=config) as opened:
             places = first_offsets(opened, group)
         begins = {

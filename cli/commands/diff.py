@@ -96,7 +96,7 @@ def command(
         with bytes_progress("Comparing") as on_bytes:
             comparison = DirectoriesComparison(first, second, partitions, options, on_bytes)
             pairs = comparison.run() if not only or "records" in only else []
-        unseen: list[str] = []
+        unseen = [*_invisible(a, in_a, first), *_invisible(b, in_b, second)]
         kinds = only or (SETTINGS, GROUPS) if names else only or (SETTINGS, GROUPS, ACLS)
         states = [] if topic_in_b else state_tables(first, second, kinds, partitions, unseen)
     subject = " ".join([a, b, *names])
@@ -138,6 +138,14 @@ def _opened(text: str, question: ClusterQuestion, config: str | None = None) -> 
         except Failure as failure:
             raise Failure(failure.message, SYSTEM if failure.code == WRONG_CALL else failure.code) from failure
         yield directory
+
+
+def _invisible(text: str, question: ClusterQuestion, opened: LogDirectories) -> Iterator[str]:
+    """Yield what a cluster does not show: a user without a permission sees as little as where nothing is."""
+    present = opened.partitions() if is_cluster(text) else ()
+    for name in question.names if is_cluster(text) else ():
+        if not any(name in (partition.topic, str(partition)) for partition in present):
+            yield f"{name} of {text}: it is not there, or the user of --config may not DESCRIBE the topic"
 
 
 def _name_in_b(name: str, topic_in_b: str | None) -> str:

@@ -93,6 +93,14 @@ def test_a_group_moves_to_another_cluster_by_content(
     assert groups(new, "billing", "orders", "--reset-like", old, "--csv")[:2] == (0, "orders,0,6\norders,1,9\n")
 
 
+def test_equal_records_in_a_row_keep_their_offset(groups: Groups, tmp_path: Path) -> None:
+    same = fill(tmp_path / "same", 10)
+    with offsetfs.open(same, "a") as directory:
+        directory.partition("orders-0").extend([offsetfs.NewRecord(b"v", timestamp=TIME_MS + 60_000)] * 30)
+    assert groups(same, "billing", "orders-0", "--reset-to", "20", "--yes")[0] == 0
+    assert groups(same, "billing", "--reset-like", same, "--csv")[:2] == (0, "orders,0,20\n")
+
+
 def test_places_that_the_cluster_does_not_have_are_left_out(broker: str, groups: Groups, tmp_path: Path) -> None:
     other = fill(tmp_path / "other", 20)
     with offsetfs.open(other, "a") as directory:

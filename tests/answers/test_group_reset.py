@@ -161,7 +161,7 @@ def test_wrong_calls_are_one_line(logs: Path, groups: Groups, words: tuple[str, 
 def test_the_page_says_what_a_reset_does() -> None:
     page = (Path(__file__).parents[2] / "docs" / "use" / "answers.md").read_text()
     for promise in (
-        "`--reset-like` the place of the group in another directory.",
+        "`--reset-like` the place of the group in another directory or cluster.",
         "The plan changes nothing. `--yes` commits it, in a directory that no broker uses and no Kafka broker owns, or",
         "A group with members is refused: stop its consumers.",
     ):

@@ -84,8 +84,9 @@ def test_a_group_with_members_is_not_reset(
 
 
 def test_a_user_without_permission_is_told_what_it_needs(
-    kafka: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kafka: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     config = tmp_path / "client.properties"
     config.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
@@ -95,6 +96,23 @@ def test_a_user_without_permission_is_told_what_it_needs(
     assert run(["groups", f"kafka://{kafka.login_address}/", "billing", *words]) == 32
     error = capsys.readouterr().err
     assert "GROUP_AUTHORIZATION_FAILED" in error and "needs DESCRIBE and READ of the group" in error
+    url, login = f"kafka://{kafka.login_address}/", ("--config", str(config))
+
+    def refused(*words: str) -> str:
+        assert run([*words, *login]) not in (0, None)
+        return capsys.readouterr().err.splitlines()[-1]
+
+    invisible = "this user may not describe it"
+    assert refused("find", url, "orders", "--count").endswith(invisible)
+    assert refused("groups", url, "billing").endswith(invisible), "it is not known that there are no groups"
+    assert run(["diff", url, str(kafka.log_dir), "orders", *login]) == 1
+    assert "orders of kafka://" in capsys.readouterr().out, "it may be there"
+    allowed = ("--add", "--allow-principal", "User:nobody", "--operation", "Describe", "--topic", "orders")
+    kafka.tool("org.apache.kafka.tools.AclCommand", *allowed)
+    for verb in ("find", "stats"):
+        assert "TOPIC_AUTHORIZATION_FAILED: the user of --config needs READ and DESCRIBE of the topic" in refused(
+            verb, url, "orders"
+        )
 
 
 def test_a_served_directory_names_its_own_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
