@@ -23,9 +23,12 @@ from fixtures.browser.web_process import web_process
 from logs import PARTITION
 from measuring import WARM_UP, Contender, Goal, Measure, Opened, Peer, Row
 
+import offsetfs
+
 _TOPIC = f"/api/topics/{PARTITION.topic}"
 _TIMED_SEGMENTS = logs.TIMED_MAX
 _JUMPS = 100
+_BROWSERS = 50
 _WANTED = "0000000077"
 
 
@@ -50,6 +53,16 @@ class _Client:
         assert answer.status == 200, content[:1000]
         return content
 
+    def another(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self._connection.host, self._connection.port, timeout=600)
+
+    def begin(self, connection: http.client.HTTPConnection, target: str) -> http.client.HTTPResponse:
+        """Return the answer of a stream, whose body has not ended."""
+        connection.request("GET", target, headers=self._headers)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        return answer
+
     def close(self) -> None:
         self._connection.close()
 
@@ -59,6 +72,40 @@ def _page(directory: Path) -> Iterator[tuple[subprocess.Popen[str], _Client]]:
     with web_process(directory) as (process, address), contextlib.closing(_Client(address)) as client:
         client.ask("/api/openapi.json")
         yield process, client
+
+
+@contextlib.contextmanager
+def _followers(client: _Client, count: int) -> Iterator[list[http.client.HTTPResponse]]:
+    """Streams of the records that come to the partition, each on a connection of its own."""
+    with contextlib.ExitStack() as stack:
+        streams = []
+        for _ in range(count):
+            connection = stack.enter_context(contextlib.closing(client.another()))
+            streams.append(client.begin(connection, f"{_TOPIC}/partitions/{PARTITION.partition}/follow"))
+        for stream in streams:
+            assert stream.readline().startswith(b":")
+        yield streams
+
+
+@contextlib.contextmanager
+def _followed(bench: Bench) -> Iterator[Measure]:
+    """From the append of a record until the last browser has it; ms."""
+    directory = bench.new("log")
+    directory.mkdir()
+    with offsetfs.open(directory, "a") as opened:
+        (partition,) = opened.create(PARTITION.topic)
+        partition.append(b"the first")
+        with _page(directory) as (_, client), _followers(client, bench.count) as streams:
+
+            def measure(number: int) -> float:
+                start = time.perf_counter()
+                partition.append(b"another")
+                for stream in streams:
+                    while not stream.readline().startswith(b"data: "):
+                        pass
+                return (time.perf_counter() - start) * 1000
+
+            yield measure
 
 
 def _first_answer(directory_of: Callable[[Bench], Path], targets: Sequence[str], body: object = None) -> Opened:
@@ -145,14 +192,14 @@ def _find(bench: Bench) -> Iterator[Measure]:
 
 
 def _memory(kind: str) -> Opened:
-    """The largest resident memory of a server that has answered all views and a download of all records; MB."""
+    """The largest resident memory of a server that has answered the views, while fifty browsers follow; MB."""
 
     @contextlib.contextmanager
     def opened(bench: Bench) -> Iterator[Measure]:
         directory = bench.filled(logs.PRODUCER_BATCH_BYTES)
 
         def measure(number: int) -> float:
-            with _page(directory) as (process, client):
+            with _page(directory) as (process, client), _followers(client, _BROWSERS):
                 for target in ("/api/overview", _TOPIC, f"{_TOPIC}/histogram", f"{_TOPIC}/partitions/0", "/api/groups"):
                     client.ask(target)
                 assert client.text(f"/api/download?topic={PARTITION.topic}&format={kind}")
@@ -232,8 +279,18 @@ ROWS = (
         peers=(Peer(Contender("offsetfs find", _find), Goal(is_speed=True, bound=0.9)),),
     ),
     Row(
+        "web-follow",
+        "an appended record until the last of many browsers that follow the partition has it",
+        unit="ms",
+        of="browsers",
+        count=_BROWSERS,
+        count_quick=5,
+        ours=Contender("offsetfs web", _followed),
+        limit=500.0,
+    ),
+    Row(
         "web-memory",
-        "the largest resident memory of the page after all views and a download of all records as Parquet",
+        "the largest memory of the page: fifty browsers that follow, the views, a download as Parquet",
         unit="MB",
         of="records",
         count=1_000_000,
