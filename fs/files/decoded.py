@@ -77,6 +77,7 @@ class MountSchemas:
         self._mount = mount
         self._schemas: FollowingSchemas | None = None
         self._keys: dict[str, KeyEncoder] = {}
+        self._keys_lock = threading.Lock()  # of its own: who encodes a key may wait for a registry
         self._lock = threading.Lock()
 
     def opened(self) -> FollowingSchemas:
@@ -129,7 +130,7 @@ class MountSchemas:
         from offsetfs.schemas.encoding import KeyEncoder
 
         schemas.refresh()
-        with self._lock:
+        with self._keys_lock:
             encoder = self._keys.setdefault(topic, KeyEncoder(schemas, topic))
             try:
                 return encoder.encoded(text)
