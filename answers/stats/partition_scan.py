@@ -1,20 +1,25 @@
 """Reads partitions in threads: the headers of all batches, or all records with their checksums.
 
+If there are more threads than partitions, the records of one partition are read in several threads, a segment each.
+Their sketches are merged, and headers are evaluated in the order of offsets.
+
 Each partition is read as it was when its turn came. Damage is stepped over and reported with the partition.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from operator import attrgetter
 from threading import Event
 
+from offsetfs.answers.ordered_work import OrderedWork
 from offsetfs.answers.stats.header_facts import HeaderCollector, HeaderFacts
 from offsetfs.answers.stats.value_facts import ValueFacts, ValueScan
 from offsetfs.storage import Batch, BatchGroup, Log, LogDirectories, LogReader, TopicPartition
@@ -99,11 +104,14 @@ def scan_partitions(
     sums = _Sums(Counter(partition.topic for partition in partitions)) if reads_values else None
     done = 0
     waiting = iter(partitions)
+    own_threads = count // max(len(partitions), 1)
     with ThreadPoolExecutor(count, "stats") as pool:
 
         def submit(number: int) -> Iterator[Future[tuple[PartitionFacts, ValueScan | None]]]:
             for partition in islice(waiting, number):
-                yield pool.submit(scan_partition, directory, partition, stop, reads_values=reads_values)
+                yield pool.submit(
+                    scan_partition, directory, partition, stop, reads_values=reads_values, threads=own_threads
+                )
 
         running = set(submit(count))
         try:
@@ -146,23 +154,29 @@ class _Sums:
 
 
 def scan_partition(
-    directory: LogDirectories, partition: TopicPartition, stop: Event, *, reads_values: bool
+    directory: LogDirectories, partition: TopicPartition, stop: Event, *, reads_values: bool, threads: int = 1
 ) -> tuple[PartitionFacts, ValueScan | None]:
-    """Read one partition. `Stopped` once `stop` is set."""
+    """Read one partition, its records in up to so many threads. `Stopped` once `stop` is set."""
     facts, values = PartitionFacts(partition), ValueScan() if reads_values else None
     try:
         with directory.directory_of(partition).borrowed(partition) as log:
-            _read(log, facts, values, stop)
+            values = _read(log, facts, values, stop, threads)
     except (StorageError, OSError) as error:
         facts.failure = sentence(error)
     return facts, values
 
 
-def _read(log: Log, facts: PartitionFacts, values: ValueScan | None, stop: Event) -> None:
+def _read(log: Log, facts: PartitionFacts, values: ValueScan | None, stop: Event, threads: int) -> ValueScan | None:
+    """Read a log into `facts`, and into `values` or what is returned in its place."""
     segments = log.snapshot()
     facts.start_offset, facts.end_offset = log.log_start_offset, log.next_offset
     facts.log_bytes, facts.segments = sum(segment.size for segment in segments), len(segments)
     facts.remote_note = log.remote_note
+    if values is not None and threads > 1 and len(segments) > 1:
+        bases = [max(segment.base_offset, facts.start_offset) for segment in segments]
+        merged = _read_in_threads(log, facts, list(pairwise([*bases, facts.end_offset])), stop, threads)
+        if merged is not None:
+            return merged
     collector = HeaderCollector(facts.start_offset)
     reader = LogReader(
         log,
@@ -183,6 +197,50 @@ def _read(log: Log, facts: PartitionFacts, values: ValueScan | None, stop: Event
         if values is not None:
             facts.values, facts.inflated_bytes = ValueFacts.of(values.sketch), values.inflated_bytes
             facts.headers.earliest_ms = values.earliest_ms
+    return values
+
+
+class _DamagedRange(Exception):
+    """A part of a range could not be read."""
+
+
+def _read_in_threads(
+    log: Log, facts: PartitionFacts, ranges: Sequence[tuple[int, int]], stop: Event, threads: int
+) -> ValueScan | None:
+    """Read the records of ranges that are a segment each; None, and nothing in `facts`, if some cannot be read.
+
+    What damage hides is then told by one reader, which sees how the offsets before it and behind it go on.
+    """
+
+    def read(offsets: tuple[int, int]) -> Iterator[array[int] | ValueScan]:
+        part, values = PartitionFacts(facts.partition), ValueScan()
+        note = part.note_damage
+        start, end = offsets
+        reader = LogReader(log, start=start, stop=end, isolation="raw", on_damage=note, on_lost=note, runs=RUNS)
+        for rows in _value_rows(reader, part, values):
+            if part.damaged_places:
+                raise _DamagedRange
+            yield rows
+        if part.damaged_places:
+            raise _DamagedRange
+        yield values
+
+    collector, merged = HeaderCollector(facts.start_offset), ValueScan()
+    try:
+        with contextlib.closing(OrderedWork(ranges, read).results(threads)) as results:
+            for result in results:
+                if stop.is_set():
+                    raise Stopped
+                if isinstance(result, ValueScan):
+                    merged.merge(result)
+                else:
+                    collector.add(result)
+    except (_DamagedRange, StorageError, OSError):
+        return None
+    facts.headers = collector.finish()
+    facts.values, facts.inflated_bytes = ValueFacts.of(merged.sketch), merged.inflated_bytes
+    facts.headers.earliest_ms = merged.earliest_ms
+    return merged
 
 
 # --- headers ---------------------------------------------------------------------------------------------------------

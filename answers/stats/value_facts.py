@@ -88,6 +88,13 @@ class ValueScan:
     """Bytes of the batches by codec, if they were not compressed."""
     earliest_ms: int | None = None
 
+    def merge(self, other: ValueScan) -> None:
+        """Add the records of another range."""
+        self.sketch.merge(other.sketch.state)
+        self.inflated_bytes.update(other.inflated_bytes)
+        if other.earliest_ms is not None:
+            self.note_time(other.earliest_ms)
+
     def note_time(self, timestamp: int) -> None:
         """Note the time of an early record of a batch, -1 if it has none."""
         if timestamp >= 0:

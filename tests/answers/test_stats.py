@@ -15,9 +15,10 @@ from fixtures.logs.keyed_logs import Keyed, keyed
 from fixtures.logs.planted_logs import batch, plant
 from fixtures.logs.small_logs import DAY_MS, HOUR_MS, record
 
+from offsetfs.answers.stats.partition_scan import scan_partitions
 from offsetfs.answers.stats.time_counts import BINS_MAX, TIME_MS_MAX, TimeCounts
 from offsetfs.cli import exit_codes, run
-from offsetfs.storage import LogDirectory, LogReader, TopicPartition
+from offsetfs.storage import LogDirectories, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.names import segment_name
 
 pytestmark = pytest.mark.unit
@@ -243,6 +244,55 @@ def test_a_damaged_record_is_left_out_and_the_header_still_counts_without_values
     code, report, _ = stats(tmp_path, "--values")
     assert (code, report["facts"]["records"], report["findings"][0]["kind"]) == (1, 2, "unreadable-batches")
     assert report["tables"]["offset_gaps"] == [{"partition": "orders-0", "offsets": 1, "first": 1, "next_offset": 2}]
+
+
+@pytest.mark.damages
+def test_segments_that_threads_share_give_the_facts_of_one_reader(tmp_path: Path) -> None:
+    """Also if the log begins inside of a segment, with gaps, and where a batch or its offset is damaged."""
+
+    def segment(base: int) -> list[bytes]:
+        batches = [
+            keyed(
+                base + 20 * each,
+                *(
+                    Keyed(n, b"k%d" % ((base + n * each) % 7), b"v" * (n + base % 50) or None, 1000 + n)
+                    for n in range(9)
+                ),
+                codec=codec,
+            )
+            for each, codec in enumerate(("zstd", "none", "none", "lz4"))
+        ]
+        return [*map(bytes, batches)]
+
+    def broken(batches: list[bytes], at: int) -> list[bytes]:
+        damaged = bytearray(batches[1])
+        damaged[at] ^= 1
+        return [batches[0], bytes(damaged), *batches[2:]]
+
+    segments = {base: segment(base) for base in (0, 100, 200, 300)}
+    cases = {
+        "sound": (segments, None),
+        "from inside": (segments, 125),
+        "a damaged record": ({**segments, 200: broken(segments[200], -1)}, None),
+        "a damaged offset": ({**segments, 100: broken(segments[100], 6)}, None),
+    }
+    for name, (content, log_start) in cases.items():
+        path = tmp_path / name
+        plant(path, content, log_start=log_start)
+        found, no_times = [], TimeCounts()
+        with contextlib.closing(LogDirectories.open([str(path)], _read_only)) as directory:
+            for threads in (1, 2, 3):
+                scan = scan_partitions(directory, list(directory.partitions()), reads_values=True, threads=threads)
+                [facts] = scan.partitions
+                times = facts.headers.times
+                facts.headers.times = no_times
+                found.append((facts, scan.total, times.bins, times.untimed, times.beyond))
+        assert found[0] == found[1] == found[2], name
+        assert found[0][1] is not None and found[0][1].records > 80, name
+
+
+def _read_only(path: str) -> LogDirectory:
+    return LogDirectory.open(path, read_only=True)
 
 
 def test_values_below_the_start_of_the_log_do_not_count(tmp_path: Path, stats: Stats) -> None:
