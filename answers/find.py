@@ -251,6 +251,8 @@ class Search:
             self.notes.append(f"{name}: {log.remote_note}")
         view = LogView(log, is_committed_only=self.is_committed_only, on_damage=self.note_damage)
         start, stop = log.log_start_offset, view.end_offset()
+        if self.bounds.start is not None and self.bounds.start > stop:
+            self.notes.append(f"{name} ends at offset {stop}, before offset {self.bounds.start}")
         if self.bounds.start_ms is not None:
             first = view.find_timestamp(self.bounds.start_ms)
             start = stop if first is None else max(start, first[0])

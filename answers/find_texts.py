@@ -10,6 +10,9 @@ from offsetfs.answers.find_conditions import FIELDS, Condition, HasHeader, HasKe
 from offsetfs.common.quantities import BEFORE_1970, is_before_1970, time_ms
 from offsetfs.storage import INTERNAL_TOPICS, METADATA_TOPIC, TopicPartition
 
+_SECONDS_MIN, _MILLISECONDS_MIN = 10**9, 10**12
+"""Larger offsets of several partitions are taken for times since 1970, in messages."""
+
 
 class WrongText(ValueError):
     """A text that means no search. `name`: that of the parameter; the message: cause and remedy."""
@@ -87,6 +90,12 @@ def place_of(name: str, text: str) -> tuple[int, bool]:
     return time, True
 
 
+def _time_hint(offset: int) -> str:
+    """Return what to give instead of an offset; for what looks like milliseconds or seconds since 1970, the time."""
+    seconds = offset // 1000 if offset >= _MILLISECONDS_MIN else offset
+    return f"the time is @{seconds}" if seconds >= _SECONDS_MIN else "give a time for several"
+
+
 def bounds_of(start: str | None, end: str | None, partitions: Sequence[TopicPartition]) -> FindBounds:
     """Return the bounds of a search in some partitions; `WrongText`."""
     numbers: dict[str, int] = {}
@@ -95,7 +104,7 @@ def bounds_of(start: str | None, end: str | None, partitions: Sequence[TopicPart
             continue
         place, is_time = place_of(parameter, text)
         if not is_time and len(partitions) > 1:
-            reason = f"an offset belongs to one partition, such as {partitions[0]}; give a time for several"
+            reason = f"an offset belongs to one partition, such as {partitions[0]}; {_time_hint(place)}"
             raise WrongText(parameter, reason, text)
         numbers[f"{name}_ms" if is_time else name] = place
     return FindBounds(**numbers)

@@ -299,7 +299,12 @@ def _chosen(
 
     present = sorted(directory.partitions())
     if names:
-        named = resolve_among(log_directory, present, names)
+        try:
+            named = resolve_among(log_directory, present, names)
+        except Failure as error:
+            if len(names) > 1 and "; " not in str(error):
+                raise Failure(f"{error}; --text finds a text, --key a key", WRONG_CALL) from error
+            raise
     else:
         named = own_partitions(present)
     return _Chosen(named) if key_place is None else key_place.among(named, names)

@@ -308,6 +308,18 @@ def test_a_condition_that_one_topic_cannot_be_asked_names_the_topic_first(find: 
     assert "the condition is empty; give one" in find("orders", "--where", " ")[2]
 
 
+def test_a_first_guess_that_finds_nothing_has_the_remedy(find: Found) -> None:
+    for words, reason in (
+        (["orders", "Refused"], "has no such topic or partition; --text finds a text, --key a key"),
+        (["--from", f"{TIME}"], f"such as orders-0; the time is @{TIME // 1000}"),
+        (["--to", f"{TIME // 1000}"], f"such as orders-0; the time is @{TIME // 1000}"),
+        (["payments-0", "--from", f"{TIME}"], f"payments-0 ends at offset 1, before offset {TIME}"),
+    ):
+        code, out, err = find(*words)
+        assert (code, out, err.count("\n")) == (1, "", 1) and reason in err, words
+    assert find("payments-0", "--from", "1") == (1, "", "")
+
+
 def test_masked_fields_are_neither_printed_nor_found(find: Found, tmp_path: Path) -> None:
     masked = tmp_path / "masked"
     masked.mkdir()
