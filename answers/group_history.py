@@ -60,7 +60,9 @@ def lag_history(opened: LogDirectories, commits: Commits) -> tuple[list[PastLag]
             if lag is not None:
                 lags.append(lag)
     return [
-        PastLag(time, _unless_unknown(sum, [lag for lag, _ in lags]), _unless_unknown(max, [each for _, each in lags]))
+        PastLag(
+            time, _unless_unknown(sum, [lag for lag, _ in lags]), _unless_unknown(max, [seconds for _, seconds in lags])
+        )
         for time, lags in zip(times, found, strict=True)
     ], unseen
 

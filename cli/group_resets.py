@@ -228,7 +228,7 @@ def _plan_by_content_in_cluster(reset: GroupReset) -> tuple[ResetPlan, str]:
         other = stack.enter_context(_opened_other(reset))
         times = sought_times(other, reset.group)
         wanted = _partitions(reset, list(times), sorted(times))
-        begins = {each: Beginning(times[each] if times[each] >= 0 else None) for each in wanted}
+        begins = {partition: Beginning(times[partition] if times[partition] >= 0 else None) for partition in wanted}
         question = ClusterQuestion(begins=begins, may_lack=True)
         opened = stack.enter_context(opened_source(reset.source, question=question, config=reset.config))
         plan = reset_plan(opened, reset.group, wanted, by_content(other, reset.group))

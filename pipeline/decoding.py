@@ -265,9 +265,9 @@ def decoded_columns(batch: pa.RecordBatch, decoder: RecordDecoder, schema: pa.Sc
     """Return the columns of a batch that Spark wants: decoded ones, why they are null, and the others."""
     made = {name: batch.column(name) for name in batch.schema.names}
     reasons = dict[str, pa.Array]()
-    for name, each in decoders_of(schema, decoder).items():
+    for name, topic_decoder in decoders_of(schema, decoder).items():
         kind = schema.field(name).type if name in schema.names else None
-        made[name], reasons[name] = _decoded(batch, each, name, kind)
+        made[name], reasons[name] = _decoded(batch, topic_decoder, name, kind)
     if VALUE_ERROR in schema.names:
         made[VALUE_ERROR] = joined_reasons(reasons.get(VALUE_FIELD), reasons.get(KEY_FIELD))
     return made
@@ -277,7 +277,9 @@ def decoders_of(schema: pa.Schema, decoder: RecordDecoder) -> dict[str, TopicDec
     """Return the decoders for the columns of a query. With the reasons, all that could have one is decoded."""
     found = ((VALUE_FIELD, decoder.values), (KEY_FIELD, decoder.keys))
     return {
-        name: each for name, each in found if each is not None and (name in schema.names or VALUE_ERROR in schema.names)
+        name: topic_decoder
+        for name, topic_decoder in found
+        if topic_decoder is not None and (name in schema.names or VALUE_ERROR in schema.names)
     }
 
 

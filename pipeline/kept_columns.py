@@ -71,7 +71,7 @@ def _parsed(data: bytes, path: str, topic: str) -> Types:
     try:
         content = json.loads(data)
         owner, described = content["topic"], (content["value"], content.get("key", "binary"))
-        fields = [{"name": "", "type": each, "nullable": True, "metadata": {}} for each in described]
+        fields = [{"name": "", "type": type_text, "nullable": True, "metadata": {}} for type_text in described]
         value, key = spark.StructType.fromJson({"type": "struct", "fields": fields}).fields
     except Exception as error:  # Spark's parser raises anything
         raise OptionError(f"option schemaLocation: {path} is damaged; give another directory") from error

@@ -151,7 +151,7 @@ class DirectorySchemas:
             raise NoSchema(str(error)) from error
         versions: list[Known] = [*reversed(self._catalog.versions(f"{topic}-{field}"))]
         found = versions if newest is None or newest in versions else [newest, *versions]
-        return [(each, self._known.catalog_of(each)) for each in found]
+        return [(version, self._known.catalog_of(version)) for version in found]
 
     def newest(self, topic: str, field: str = VALUE_FIELD) -> Known:
         """Return the schema of keys or values: the topic's file, else the newest of its subject. `NoSchema`."""
@@ -449,20 +449,24 @@ def decoded_batches(batches: pa.RecordBatchReader, decoder: RecordDecoder, shown
     `batches` has the column `headers`, and all of `shown`, which the result has: `value`, or a `key` that is decoded.
     """
     decoders = {
-        name: each
-        for name, each in ((KEY_FIELD, decoder.keys), (VALUE_FIELD, decoder.values))
-        if name in shown.names and each is not None
+        name: topic_decoder
+        for name, topic_decoder in ((KEY_FIELD, decoder.keys), (VALUE_FIELD, decoder.values))
+        if name in shown.names and topic_decoder is not None
     }
-    fields = [pa.field(each.name, decoders[each.name].type) if each.name in decoders else each for each in shown]
+    fields = [
+        pa.field(shown_field.name, decoders[shown_field.name].type) if shown_field.name in decoders else shown_field
+        for shown_field in shown
+    ]
     schema = pa.schema([*fields, pa.field("error", pa.string())])
 
     def made() -> Iterator[pa.RecordBatch]:
         for batch in batches:
             columns = {
-                name: each.decode(batch.column(name), batch.column("headers")) for name, each in decoders.items()
+                name: topic_decoder.decode(batch.column(name), batch.column("headers"))
+                for name, topic_decoder in decoders.items()
             }
             parts = [columns[name].values if name in columns else batch.column(name) for name in shown.names]
-            found = {name: each.reasons for name, each in columns.items()}
+            found = {name: column.reasons for name, column in columns.items()}
             reasons = joined_reasons(found.get(VALUE_FIELD), found.get(KEY_FIELD))
             yield pa.RecordBatch.from_arrays([*parts, reasons], schema=schema)
 

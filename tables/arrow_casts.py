@@ -38,7 +38,7 @@ def cast_array(column: pa.Array, kind: pa.DataType) -> pa.Array:
         column = pa.concat_arrays([column])
     if pa.types.is_interval(column.type):
         names = kind.names
-        rows = [None if each is None else dict(zip(names, each, strict=True)) for each in column.to_pylist()]
+        rows = [None if struct is None else dict(zip(names, struct, strict=True)) for struct in column.to_pylist()]
         return pa.array(rows, kind)
     if pa.types.is_boolean(kind) and pa.types.is_struct(column.type):
         return pc.if_else(column.is_valid(), True, pa.scalar(None, kind))

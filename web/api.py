@@ -604,7 +604,7 @@ def group_view(directory: LogDirectories, report: Report) -> dict[str, Any]:
     commits = next(table.rows for table in report.tables if table.key == "history")
     past, unseen = lag_history(directory, ((row[0], row[1], row[2]) for row in commits))  # type: ignore[misc]
     made = report_view(report)
-    lags = [{"time_ms": each.time_ms, "lag": each.lag, "lag_seconds": each.lag_s} for each in past]
+    lags = [{"time_ms": lag.time_ms, "lag": lag.lag, "lag_seconds": lag.lag_s} for lag in past]
     return {**made, "unseen": [*made["unseen"], *unseen], "past": lags}
 
 

@@ -58,7 +58,9 @@ def searching_where(search: Search, condition: str, isolation: str, schemas: Sch
             registry=registry_of(schemas.registry_word),
         )
         with session:
-            search.where = WhereCondition(session, condition, dict.fromkeys(each.topic for each in search.partitions))
+            search.where = WhereCondition(
+                session, condition, dict.fromkeys(partition.topic for partition in search.partitions)
+            )
             yield
             for damage in session.damage:
                 search.note_damage(damage)

@@ -392,7 +392,10 @@ def _sync(
             synced.run()
             if not synced.partitions and not synced.has_failed:
                 raise no_topic(directory.path, directory.partitions(), names)
-    _report((each.partition.topic, each.rows, each.deleted) for each in synced.partitions.values())
+    _report(
+        (synced_partition.partition.topic, synced_partition.rows, synced_partition.deleted)
+        for synced_partition in synced.partitions.values()
+    )
     return _ended(synced, {} if decoding is None else decoding.not_decoded, "value_error")
 
 
@@ -411,9 +414,9 @@ def _lake_location(url: str) -> LakeLocation | None:
         raise Failure(printable(str(error)), WRONG_CALL) from error
     context = click.get_current_context()
     given = {
-        each.name: each.opts[0]
-        for each in context.command.params
-        if each.name and context.get_parameter_source(each.name) is not click.core.ParameterSource.DEFAULT
+        parameter.name: parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name and context.get_parameter_source(parameter.name) is not click.core.ParameterSource.DEFAULT
     }
     for name in _OF_LAKES if location is None else _OF_DATABASES:
         if name in given:
@@ -467,7 +470,9 @@ def _sync_lake(
             else:
                 with until_signal() as is_ending:
                     synced.follow(is_ending, interval_s)
-    _report((each.partition.topic, each.rows, 0) for each in synced.partitions.values())
+    _report(
+        (synced_partition.partition.topic, synced_partition.rows, 0) for synced_partition in synced.partitions.values()
+    )
     return _ended(synced, {} if decoding is None else {"value": decoding.not_decoded}, "_error")
 
 

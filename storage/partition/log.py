@@ -397,7 +397,7 @@ class Log:
     def aborted_in_indexes(self, offset_from: int, offset_to: int) -> list[tuple[int, int, int]]:
         """Return as `aborted`, but read no sealed segment: one without a transaction index counts as free of any."""
         found = self.transactions.aborted_in_indexes(offset_from, offset_to)
-        return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
+        return [(aborted.producer_id, aborted.first_offset, aborted.last_offset) for aborted in found]
 
     # --- writing -----------------------------------------------------------------------------------------------------
 

@@ -130,7 +130,7 @@ class Transactions:
                 entries = None if segment is segments.active else _indexed(segment)
                 if entries is None:
                     entries = self._of(segment, segments, nowait=False).aborted
-                overlapping += [each for each in entries if _reaches_into(each, offset_from, offset_to)]
+                overlapping += [entry for entry in entries if _reaches_into(entry, offset_from, offset_to)]
         return overlapping
 
     def rebuild_indexes(self, offset_from: int) -> None:

@@ -97,7 +97,7 @@ class DataFiles:
             with contextlib.suppress(Exception):  # the file is removed, whatever its writer says
                 file.writer.close()
                 file.stream.close()
-        for path in (*(file.path for file in opened.values()), *(each.path for each in self._complete)):
+        for path in (*(file.path for file in opened.values()), *(complete.path for complete in self._complete)):
             with contextlib.suppress(OSError):  # it belongs to no table
                 self._remove(path)
         self._complete = []

@@ -75,18 +75,18 @@ class DeltaTable:
     def grow(self, columns: pa.Schema) -> None:
         """Add columns that the table lacks; TableError for other types."""
         present = self.columns()
-        for each in columns:
-            if each.name in present.names and present.field(each.name).type != each.type:
-                was = present.field(each.name).type
+        for column in columns:
+            if column.name in present.names and present.field(column.name).type != column.type:
+                was = present.field(column.name).type
                 raise TableError(
-                    f"{self.name}: {each.name} is {each.type} now, and the column is {was}, which Delta Lake "
+                    f"{self.name}: {column.name} is {column.type} now, and the column is {was}, which Delta Lake "
                     "cannot change; choose another directory"
                 )
-        added = [each for each in columns if each.name not in present.names]
+        added = [column for column in columns if column.name not in present.names]
         if added:
             with self._refused():
                 try:
-                    self._table.alter.add_columns([Field.from_arrow(each) for each in added])
+                    self._table.alter.add_columns([Field.from_arrow(field) for field in added])
                 except CommitFailedError as error:
                     raise Overtaken(str(error)) from error
                 self._table.update_incremental()
@@ -94,7 +94,7 @@ class DeltaTable:
     def columns(self) -> pa.Schema:
         """Return the columns of the table, without that of its partitions."""
         schema = pa.schema(self._table.schema().to_arrow())
-        return pa.schema([each for each in schema if not (self.is_by_day and each.name == _DAY)])
+        return pa.schema([field for field in schema if not (self.is_by_day and field.name == _DAY)])
 
     def progress(self, partitions: Iterable[TopicPartition]) -> Progress:
         """Return the progress of partitions, as of now; TableError."""
@@ -135,7 +135,7 @@ class DeltaTable:
                 marks.append(Transaction(f"{_id(partition)}:topic", progress.topic))
         with self._refused():
             known = self._progress(after)
-            if any(known.get(each) != before.get(each) for each in after):
+            if any(known.get(partition) != before.get(partition) for partition in after):
                 raise Overtaken("another run has committed the same partitions")
             try:
                 self._table.create_write_transaction(
@@ -175,8 +175,8 @@ def _action(file: DataFile) -> AddAction:
     for name in _STATISTICS:
         at = names.index(name)
         groups = [metadata.row_group(number).column(at).statistics for number in range(metadata.num_row_groups)]
-        if groups and all(each is not None and each.has_min_max for each in groups):
-            low, high = min(each.min for each in groups), max(each.max for each in groups)
+        if groups and all(group is not None and group.has_min_max for group in groups):
+            low, high = min(group.min for group in groups), max(group.max for group in groups)
             least[name], largest[name] = _of_json(low), _of_json(high)
             nulls[name] = 0
     statistics = {"numRecords": metadata.num_rows, "minValues": least, "maxValues": largest, "nullCount": nulls}

@@ -114,7 +114,7 @@ class IcebergTable:
 
     def columns(self) -> pa.Schema:
         """Return the columns of the table, with their ids."""
-        return pa.schema([_small(each) for each in schema_to_pyarrow(self._table.schema())])
+        return pa.schema([_small(field) for field in schema_to_pyarrow(self._table.schema())])
 
     def progress(self, partitions: Iterable[TopicPartition]) -> Progress:
         """Return the progress of partitions, as of now; TableError."""
@@ -163,7 +163,7 @@ class IcebergTable:
             added = [self._described(file) for file in files]
             for _ in range(_ATTEMPTS):
                 known, metadata = self._progress(), self._table.metadata
-                if any(known.get(each) != before.get(each) for each in after) or (schema, spec) != (
+                if any(known.get(partition) != before.get(partition) for partition in after) or (schema, spec) != (
                     metadata.current_schema_id,
                     metadata.default_spec_id,
                 ):
@@ -174,7 +174,7 @@ class IcebergTable:
 
     def _is_committed(self, files: list[IcebergFile], progress: Progress) -> bool:
         """Commit, and return whether nothing came in between. The table is as of now on return."""
-        text = json.dumps({str(name): [each.next_offset, each.topic] for name, each in progress.items()})
+        text = json.dumps({str(name): [reached.next_offset, reached.topic] for name, reached in progress.items()})
         mark = str(uuid.uuid4())
         metadata = self._table.metadata
         # pyiceberg commits again by itself, behind a commit that may have added the same records.
@@ -194,7 +194,8 @@ class IcebergTable:
         except CommitStateUnknownException as error:
             self._table.refresh()
             if not any(
-                each.summary is not None and each.summary.get(_COMMIT) == mark for each in self._table.snapshots()
+                snapshot.summary is not None and snapshot.summary.get(_COMMIT) == mark
+                for snapshot in self._table.snapshots()
             ):
                 raise TableError(f"{self.name}: it is unknown whether a commit was made: {error}; run again") from error
         return True
@@ -241,7 +242,7 @@ def _catalog(location: LakeLocation, *, may_create: bool) -> Catalog:
 
 
 def _fit(present: pa.Schema, wanted: pa.Schema) -> bool:
-    return all(each.name in present.names and present.field(each.name).type == each.type for each in wanted)
+    return all(field.name in present.names and present.field(field.name).type == field.type for field in wanted)
 
 
 def _small(each: pa.Field) -> pa.Field:

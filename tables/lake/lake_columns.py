@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 RECORD = pa.schema([SCHEMA.field(name) for name in ("partition", "offset", "timestamp", "key", "headers", "value")])
 """The columns of records that are read."""
 
-RAW = pa.schema([pa.field("_topic", pa.string()), *(each.with_name(f"_{each.name}") for each in RECORD)])
+RAW = pa.schema([pa.field("_topic", pa.string()), *(field.with_name(f"_{field.name}") for field in RECORD)])
 """The columns of a table without decoding."""
 
 _ERROR = "_error"
@@ -90,9 +90,9 @@ class LakeDecoding:
         """The columns of the table."""
         fields = self._fields()
         own = [*RAW, pa.field(_ERROR, pa.string())]
-        names = distinct([*(each.name for each in own), *(each.name for each in fields)])[len(own) :]
+        names = distinct([*(field.name for field in own), *(field.name for field in fields)])[len(own) :]
         return pa.schema(
-            [*own, *(pa.field(name, lake_type(each.type)) for name, each in zip(names, fields, strict=True))]
+            [*own, *(pa.field(name, lake_type(field.type)) for name, field in zip(names, fields, strict=True))]
         )
 
     def _fields(self) -> Sequence[pa.Field]:
@@ -111,9 +111,9 @@ class LakeDecoding:
             values, reasons = cast_values(column.values, fields[0].type, reasons, _BEYOND)
             made[fields[0].name] = values
         else:
-            kind = pa.struct([each.with_name(str(number)) for number, each in enumerate(fields)])
+            kind = pa.struct([field.with_name(str(number)) for number, field in enumerate(fields)])
             values, reasons = cast_values(column.values, kind, reasons, _BEYOND)
-            made |= zip((each.name for each in fields), values.flatten(), strict=True)
+            made |= zip((field.name for field in fields), values.flatten(), strict=True)
         made[_ERROR] = reasons
         self.not_decoded += len(reasons) - reasons.null_count
         if decoder.is_masked:
@@ -127,7 +127,7 @@ def lake_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of a column for values of a type of Arrow."""
     types = pa.types
     if types.is_struct(kind):
-        return pa.struct([each.with_type(lake_type(each.type)) for each in kind]) if kind.num_fields else pa.bool_()
+        return pa.struct([field.with_type(lake_type(field.type)) for field in kind]) if kind.num_fields else pa.bool_()
     if types.is_map(kind):
         return pa.map_(pa.string(), lake_type(kind.item_type))
     if types.is_list(kind):

@@ -128,14 +128,16 @@ class LakeSync:
     # --- partitions --------------------------------------------------------------------------------------------------
 
     def _active(self) -> list[LakePartition]:
-        return [each for each in self.partitions.values() if not each.has_failed]
+        return [partition for partition in self.partitions.values() if not partition.has_failed]
 
     def _discover(self) -> None:
         """Take in partitions that are not known yet."""
         new = [
-            each
-            for each in self._directory.partitions()
-            if each not in self.partitions and each not in self._refused and is_wanted(each.topic, self._options.topics)
+            partition
+            for partition in self._directory.partitions()
+            if partition not in self.partitions
+            and partition not in self._refused
+            and is_wanted(partition.topic, self._options.topics)
         ]
         progress = self._table.progress(new) if new else {}
         for partition in new:
@@ -221,19 +223,19 @@ class LakeSync:
         self._table.grow(RAW if self._decoding is None else self._decoding.columns)
         files = self._table.data_files(self._file_bytes)
         try:
-            for each in ranges:
-                self._write(each, files)
+            for span in ranges:
+                self._write(span, files)
             written = files.finish()
         except BaseException as error:
             files.discard()
             if isinstance(error, pa.ArrowException | OSError):  # those of the log are in the range
                 raise TableError(f"{self._table.name}: {sentence(error)}") from error
             raise
-        before = {each.synced.partition: each.synced.progress for each in ranges if each.synced.progress is not None}
+        before = {span.synced.partition: span.synced.progress for span in ranges if span.synced.progress is not None}
         after = {
-            each.synced.partition: LakeProgress(each.reached, each.synced.topic)
-            for each in ranges
-            if each.reached > each.start
+            span.synced.partition: LakeProgress(span.reached, span.synced.topic)
+            for span in ranges
+            if span.reached > span.start
         }
         try:
             if after:
@@ -241,12 +243,12 @@ class LakeSync:
         except Overtaken:
             files.discard()
             raise
-        for each in ranges:
-            if each.synced.partition in after:
-                each.synced.progress, each.synced.next_offset = after[each.synced.partition], each.reached
-                each.synced.rows += each.rows
-            if each.failure is not None:
-                self._fail(each.synced, each.failure)
+        for span in ranges:
+            if span.synced.partition in after:
+                span.synced.progress, span.synced.next_offset = after[span.synced.partition], span.reached
+                span.synced.rows += span.rows
+            if span.failure is not None:
+                self._fail(span.synced, span.failure)
 
     def _write(self, range_: _Range, files: DataFiles) -> None:
         """Write the rows of a range as far as they can be read."""
@@ -259,7 +261,7 @@ class LakeSync:
         for batch in record_batches(self._slices(range_, skip), partition, RECORD, skip or fail):
             made = raw_columns(batch, partition) if decoding is None else decoding.decoded(batch, partition)
             columns = [
-                made[each.name] if each.name in made else pa.nulls(len(batch), each.type) for each in files.schema
+                made[field.name] if field.name in made else pa.nulls(len(batch), field.type) for field in files.schema
             ]
             files.add(pa.RecordBatch.from_arrays(columns, schema=files.schema))
             range_.rows += len(batch)
