@@ -22,20 +22,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import trio
-from fixtures.logs.decoded_orders import write_orders
+from fixtures.logs.decoded_orders import ORDER, order, write, write_orders
 from fixtures.logs.hostile_records import BIDI, HOSTILE, LARGE, SCRIPT, write_hostile
 from fixtures.logs.planted_logs import data, marker, sealed_records
 from fixtures.machine.waiting import PAUSE_S
+from fixtures.stores.schema_registry import serving
 
 import offsetfs
 from offsetfs.answers import find
 from offsetfs.answers.find import Search
 from offsetfs.cli import run
+from offsetfs.schemas import background_registry
 from offsetfs.storage import LogDirectories, LogDirectory, LogReader, TopicPartition
 from offsetfs.storage.partition.producers import ABORT
 from offsetfs.storage.partition.transactions import Transactions
 from offsetfs.web import api as web_api
-from offsetfs.web import following, http_server
+from offsetfs.web import following, http_server, record_views
 from offsetfs.web.access import Access
 from offsetfs.web.api import HEADERS, WebApi
 from offsetfs.web.exact_json import exact_json
@@ -400,6 +402,26 @@ async def test_values_are_decoded_by_their_schemas(tmp_path: Path) -> None:
         assert found[3]["value"]["content"] == "plain" and found[3]["error"] == "the record names no schema"
         one = await web.ask("/api/topics/orders/partitions/0/records/0")
         assert one["value"]["content"] == {"id": 1, "photo": "text"}
+
+
+async def test_a_registry_is_asked_for_schemas_of_values_and_of_sql(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(background_registry, "WAIT_S", 60)
+    with serving() as registry:
+        registry.add(1, ORDER, subject="orders-value", version=1)
+        logs = tmp_path / "logs"
+        logs.mkdir()
+        write(logs, order(2**60))
+        web = Web(logs, registry_word=registry.url)
+        with closing(web.directory):
+            (found,) = (await web.ask("/api/records?topic=orders"))["records"]
+            assert found["value"]["content"] == {"id": str(2**60), "photo": None}
+            assert registry.url in (await web.ask("/api/command?topic=orders"))["command"]
+            _, rows = await posted(web, "SELECT id FROM decoded.orders")
+            assert rows.get("rows") == [[str(2**60)]], rows
+        assert record_views._registry_words("http://user:secret@127.0.0.1:1/") == []
 
 
 async def test_groups_and_findings_are_reports(web: Web, logs: Path) -> None:
