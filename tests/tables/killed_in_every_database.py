@@ -1,4 +1,7 @@
-"""`scripts/soak tables`: syncs and loads that are killed, with SQLite, PostgreSQL and MariaDB, and a fresh seed."""
+"""`scripts/soak tables`: syncs and loads that are killed, with SQLite, PostgreSQL and MariaDB, and a fresh seed.
+
+Also syncs into tables of Iceberg and Delta Lake, beside a second sync and commits of another program.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ sys.path.append(str(Path(__file__).parents[1]))
 from fixtures.databases import mariadb, postgres
 from fixtures.databases.table_contract import KILLED_SYNCS
 
+KILLED_LAKE_SYNCS = KILLED_SYNCS.with_name("killed_lake_syncs.py")
+
 
 def main(kills: int) -> int:
     seed, has_failed = random.randrange(1 << 30), False
@@ -21,15 +26,18 @@ def main(kills: int) -> int:
         urls = {
             "SQLite": f"sqlite:///{folder}/messages.db",
             "PostgreSQL": f"postgresql://{postgres.USER}@127.0.0.1:{server.port}/postgres",
+            "Iceberg": f"iceberg:{folder}/warehouse",
+            "Delta Lake": f"delta:{folder}/delta",
             "MariaDB": f"mysql://{mariadb.USER}:{quote(mariadb.PASSWORD, safe='')}@127.0.0.1:{other.port}/offsetfs",
         }
         for name, url in urls.items():
             log = Path(folder) / name
             log.mkdir()
-            words = [sys.executable, str(KILLED_SYNCS), str(log), url, str(seed), str(kills)]
+            program = KILLED_LAKE_SYNCS if url.startswith(("iceberg", "delta")) else KILLED_SYNCS
+            words = [sys.executable, str(program), str(log), url, str(seed), str(kills)]
             done = subprocess.run(words, capture_output=True, text=True)
             has_failed |= done.returncode != 0
-            counts = done.stdout.split() or ["?", "?"]
+            counts = [*done.stdout.split(), "0", "0"]  # a lakehouse table has no loads
             outcome = "nothing missing or twice" if not done.returncode else done.stderr.strip()
             print(
                 f"{name}, seed {seed}: {counts[0]} of {kills} syncs and {counts[1]} loads killed: {outcome}", flush=True
