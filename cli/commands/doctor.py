@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import click
@@ -9,13 +10,14 @@ import click
 from offsetfs.cli import preflight
 from offsetfs.cli.arguments.archives import attached
 from offsetfs.cli.arguments.cluster_options import refuse_cluster
-from offsetfs.cli.arguments.log_directories import log_directories
+from offsetfs.cli.arguments.log_directories import is_settings_file, log_directories
 from offsetfs.cli.exit_codes import SYSTEM, Failure
 from offsetfs.cli.terminal.progress import bytes_progress
 from offsetfs.cli.terminal.reports import ReportForm, report_options, write_metrics
 from offsetfs.common.formatting import printable
 from offsetfs.storage.directory import check_log_directory
 from offsetfs.storage.errors import NotALogDirectory, sentence
+from offsetfs.storage.settings import read_properties_file
 
 
 @click.command("doctor", short_help="Find what is wrong, and whether a broker starts.")
@@ -31,7 +33,8 @@ def command(log_directory: str, as_json: bool, html: str | None, shows_all: bool
     not compacted, commits outside of their partitions, disks that fill. It reads headers, indexes and checkpoints;
     offsetfs verify reads every byte.
 
-    LOGDIR may be several directories, a server.properties, or the URL of an archive. The command works beside a running
+    LOGDIR may be several directories, a server.properties, of which metadata.log.dir is read as well, or the URL of an
+    archive. The command works beside a running
     broker or mount, and needs no JVM.
 
     \b
@@ -43,7 +46,7 @@ def command(log_directory: str, as_json: bool, html: str | None, shows_all: bool
     Exit codes: 0 nothing found but notices, 1 findings (or a wrong call), 2 a directory could not be read.
     """
     refuse_cluster(log_directory, "run it where the files of its brokers are; offsetfs groups takes clusters")
-    paths = [attached(path) for path in log_directories(log_directory)]
+    paths = [attached(path) for path in [*log_directories(log_directory), *_metadata_directory(log_directory)]]
     for path in paths:
         _check(path)
     from offsetfs.answers.doctor.doctor import examine
@@ -57,6 +60,15 @@ def command(log_directory: str, as_json: bool, html: str | None, shows_all: bool
     if metrics is not None:
         write_metrics(report, metrics)
     return form.show(report)
+
+
+def _metadata_directory(text: str) -> list[str]:
+    """Return the directory of the metadata log, if LOGDIR is a server.properties that names one of its own."""
+    if not is_settings_file(text):
+        return []
+    path = read_properties_file(text).get("metadata.log.dir", "").strip()
+    held = {os.path.realpath(each) for each in log_directories(text)}
+    return [path] if os.path.isdir(path) and os.path.realpath(path) not in held else []
 
 
 def _check(path: str) -> None:

@@ -217,6 +217,22 @@ def test_a_directory_of_the_metadata_log_alone_needs_no_recovery(tmp_path: Path)
     assert "not-closed" not in {each.kind for each in metadata.report().findings}
 
 
+def test_the_metadata_log_is_read_where_the_settings_of_a_broker_have_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = BrokerDirectory(tmp_path, has_metadata=False)
+    data.topic("gone", in_cluster=False)
+    metadata = BrokerDirectory(tmp_path, name="metadata")
+    shutil.rmtree(metadata.path / "heartbeat-0")
+    settings = tmp_path / "server.properties"
+    settings.write_text(f"log.dirs={data.path}\nmetadata.log.dir={metadata.path}\n")
+    run(["doctor", str(settings), "--json"])
+    found = {(each["kind"], each["place"]) for each in json.loads(capsys.readouterr().out)["findings"]}
+    assert ("stray", "gone-0") in found
+    run(["doctor", str(data.path), "--json"])
+    assert "stray" not in capsys.readouterr().out
+
+
 def test_files_of_an_interrupted_compaction_are_left_over(broker: BrokerDirectory) -> None:
     path = broker.topic("orders")
     (path / "00000000000000000000.log.cleaned").touch()
