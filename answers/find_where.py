@@ -33,6 +33,7 @@ class WhereCondition:
             raise SqlError("the condition is empty; give one, such as 'amount > 100'")
         self._session = session
         self._text = text
+        session.run("SET TimeZone = 'UTC'")  # a text without a zone means what it means in --from
         self._sources = {topic: self._source(topic) for topic in topics}
 
     def notes(self) -> list[str]:

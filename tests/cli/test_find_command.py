@@ -308,6 +308,15 @@ def test_a_condition_that_one_topic_cannot_be_asked_names_the_topic_first(find: 
     assert "the condition is empty; give one" in find("orders", "--where", " ")[2]
 
 
+@pytest.mark.long
+def test_times_of_a_condition_are_in_utc_as_those_of_the_bounds(log: Path) -> None:
+    command = [sys.executable, "-m", "offsetfs", "find", str(log), "payments", "--count"]
+    for words in (["--from", "2026-11-21T09:34:36"], ["--where", "timestamp >= '2026-11-21 09:34:36'"]):
+        environment = {**os.environ, "TZ": "America/New_York"}
+        ended = subprocess.run([*command, *words], env=environment, capture_output=True, text=True)
+        assert ended.stdout == "1\n", ended.stderr
+
+
 def test_a_first_guess_that_finds_nothing_has_the_remedy(find: Found) -> None:
     for words, reason in (
         (["orders", "Refused"], "has no such topic or partition; --text finds a text, --key a key"),
