@@ -67,7 +67,9 @@ _FIELDS = ("value", "key", "headers", "any")
 @click.option("--from", "start", metavar="WHEN", help="Only records from this offset or time on.")
 @click.option("--to", "end", metavar="WHEN", help="Only records before this offset or time.")
 @click.option("--first", metavar="N", type=click.IntRange(1), help="The oldest N of the first N of each partition.")
-@click.option("--last", metavar="N", type=click.IntRange(1), help="The newest N of the last N of each partition.")
+@click.option(
+    "--last", metavar="N", type=click.IntRange(1), help="The newest N of the last N of each partition, newest first."
+)
 @click.option("--count", "is_count", is_flag=True, help="Print the number of records only.")
 @click.option("--paths", "is_paths", is_flag=True, help="Print paths of the tree, such as orders-3/42.")
 @click.option("--values", "is_values", is_flag=True, help="Print values, one per line.")

@@ -18,6 +18,7 @@ _HINT_OF_BYTES = (
     "a size"
 )
 _HINT_OF_BYTES_OF_A_TEXT = "compare the text with key_text or value_text; encode('…') makes bytes of any text"
+_HINT_OF_TEXTS = "->> gives a text: (value->>'NAME')::DOUBLE is a number, (value->>'NAME')::TIMESTAMP a time"
 _HINT_OF_WRITES = "topics can only be read here; offsetfs append, delete-records and delete change them"
 _HINT_OF_SETTINGS = "statements change no setting by which DuckDB may write into the log directory"
 _HINT_OF_EXTENSIONS = "extensions are native code, which may write into the log directory"
@@ -33,6 +34,7 @@ _HINTS = (
 )
 """Remedies by the text of DuckDB's error."""
 
+_NEEDS_A_CAST = re.compile("(VARCHAR|STRING_LITERAL).*explicit (type )?cast", re.DOTALL)
 _HEADER_BY_NAME = re.compile(r"headers\s*\[\s*'")
 
 
@@ -70,4 +72,6 @@ def hint_for(error: duckdb.Error, text: str, statement: str) -> str:
         return 'OFFSET is a word of SQL; write "offset" with quotes, or TABLE.offset'
     if "to INT64" in text and _HEADER_BY_NAME.search(statement):
         return "headers is a list; header(headers, 'NAME') is the text of a header"
+    if "->>" in statement and _NEEDS_A_CAST.search(text):
+        return _HINT_OF_TEXTS
     return next((hint for pattern, hint in _HINTS if pattern.search(text)), "")

@@ -56,7 +56,10 @@ _COLUMNS_OF_MASKED = (
 )
 """Those of a topic with a mask."""
 
-_RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "headers", "key_text", "value_text", "value_json")
+_RECORD_COLUMNS = (
+    *("topic", "partition", "offset", "timestamp", "headers"),
+    *("key", "key_text", "value", "value_text", "value_json"),
+)
 
 _NO_COLUMN = re.compile(r'Referenced column "(\w+)" not found')
 

@@ -11,12 +11,14 @@ import socket
 import struct
 import threading
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from offsetfs.cli import exit_codes, run
 from offsetfs.cli.commands import serve
+from offsetfs.common.addresses import Endpoint
 from offsetfs.kafka.broker.listener_settings import ListenerSettings
 from offsetfs.storage import LogDirectory
 
@@ -199,8 +201,8 @@ def test_the_address_of_the_metrics_is_printed_and_answers(
 ) -> None:
     seen: list[str] = []
 
-    def scrape(sentence: str, metrics: tuple[str, int] | None) -> None:
-        report(sentence, metrics)
+    def scrape(*arguments: object, takes_commands: bool) -> None:
+        ready(*arguments, takes_commands=takes_commands)
         printed = capsys.readouterr().out
         assert re.match(re.escape(str(logs)) + r" is served at 127\.0\.0\.1:\d+: 0 partitions\n", printed)
         (address,) = re.findall(r"metrics are at (http://127\.0\.0\.1:\d+/metrics)\n", printed)
@@ -212,8 +214,8 @@ def test_the_address_of_the_metrics_is_printed_and_answers(
 
         threading.Thread(target=read).start()
 
-    report = serve._report
-    monkeypatch.setattr(serve, "_report", scrape)
+    ready: Callable[..., None] = serve._ready
+    monkeypatch.setattr(serve, "_ready", scrape)
     assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]) == exit_codes.DONE
     assert f'offsetfs_broker_info{{log_directory="{logs}"' in seen[0]
 
@@ -225,8 +227,8 @@ def test_verbose_logs_connections_and_requests(
     caplog.handler.setLevel(0)
     request = struct.pack(">ihhih3s", 13, 18, 0, 7, 3, b"abc")  # ApiVersions v0 of the client abc
 
-    def ask(line: str, _: object) -> None:
-        port = int(line.partition(": ")[0].rpartition(":")[2])
+    def ask(_logs: str, _content: str, _page: object, listeners: list[Endpoint], *_: object, **__: object) -> None:
+        port = listeners[0].address[1]
 
         def exchange() -> None:
             with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
@@ -236,7 +238,7 @@ def test_verbose_logs_connections_and_requests(
 
         threading.Thread(target=exchange).start()
 
-    monkeypatch.setattr(serve, "_report", ask)
+    monkeypatch.setattr(serve, "_ready", ask)
     assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "-v"]) == exit_codes.DONE
     messages = [
         each.getMessage() for each in caplog.records if each.name == "offsetfs.kafka.broker.connections.connection"
