@@ -108,7 +108,9 @@ def test_the_newest_come_first(find: Found) -> None:
     assert ids == [11, 10, 9]
     ids = [json.loads(line)["id"] for line in find("orders", "--first", "2", "--values")[1].splitlines()]
     assert ids == [0, 1]
-    assert "`--last 1` prints, of the last record of each partition, the newest by its time." in " ".join(PAGE.split())
+    assert "prints, of the last N of each partition, the N newest by their times, newest first." in " ".join(
+        PAGE.split()
+    )
 
 
 def test_more_may_be_asked_for_than_fits_a_machine_word(find: Found) -> None:
