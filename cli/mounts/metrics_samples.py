@@ -6,6 +6,7 @@ show the same figures.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
@@ -78,6 +79,8 @@ def read_files_or_none(mount_point: str, *names: str) -> bytes | None:
         content, _ = reader.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         reader.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it may wait for the daemon for ever
+            reader.communicate(timeout=TIMEOUT_S)
         return None
     return content if reader.returncode == 0 else None
 

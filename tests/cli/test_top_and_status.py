@@ -18,6 +18,7 @@ import pytest
 from fixtures.mounts.left_mounts import unmount
 
 from offsetfs.cli import exit_codes
+from offsetfs.cli.mounts import metrics_samples
 
 OFFSETFS = [sys.executable, "-m", "offsetfs"]
 
@@ -203,6 +204,15 @@ def test_status_does_not_wait_for_a_daemon_that_does_not_answer(place: Path) -> 
         assert lines[lines.index(f"{place}/log on {place}/mnt") + 1].endswith(", no answer")
     finally:
         os.kill(mount["pid"], signal.SIGCONT)
+
+
+@pytest.mark.unit
+def test_a_mount_that_answers_late_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "late")
+    monkeypatch.setattr(metrics_samples, "TIMEOUT_S", 0.5)
+    assert metrics_samples.read_files_or_none(str(tmp_path), "late") is None
+    children = Path("/proc/thread-self/children").read_text().split()
+    assert "cat" not in [Path(f"/proc/{child}/comm").read_text().strip() for child in children]
 
 
 # --- the log ---------------------------------------------------------------------------------------------------------
