@@ -29,7 +29,7 @@ pictures = importlib.import_module("pictures")
 
 AXE = ROOT / ".cache" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 VIEWS = {
-    "/": ("Topics", ["orders", "hostile", "paid", "__consumer_offsets", "internal"]),
+    "/": ("Topics", ["4 and 1 internal", "orders", "hostile", "paid", "__consumer_offsets", "internal"]),
     "/topics/orders": ("orders", ["600", "Records by time", "segment.bytes", "12000"]),
     "/topics/paid/0": ("paid-0", ["Segments", "Aborted transactions", "last stable offset"]),
     "/records": ("Search records", ["Regular expression"]),

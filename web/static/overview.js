@@ -69,7 +69,7 @@ export async function overview({ signal }) {
   return ["Topics", [
     el("p", { class: "muted" }, shown(found.directory)),
     facts([
-      ["topics", count(own.length)],
+      ["topics", own.length === rows.length ? count(rows.length) : `${count(own.length)} and ${count(rows.length - own.length)} internal`],
       ["partitions", count(sum("partitions"))],
       ["size", bytes(sum("size_bytes"))],
       ["segments", count(sum("segments"))],
