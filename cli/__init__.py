@@ -47,7 +47,7 @@ VERBS = {
     "append": "Append standard input, without a mount.",
     "serve": "Serve a log directory over the Kafka protocol.",
     "mirror": "Keep topics of a running cluster in a log directory.",
-    "table": "Copy topics into a table of a database, and back.",
+    "table": "Copy topics into a table of a database or a lakehouse, and back.",
     "create": "Create partitions of a topic.",
     "config": "Show and change the settings of topics, also while mounted.",
     "users": "List, add and remove users with a password.",

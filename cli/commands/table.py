@@ -96,15 +96,18 @@ class _Decoding:
             raise Failure(printable(str(error)), WRONG_CALL) from error
 
 
-@click.group("table", short_help="Topics as rows of a database, and back.")
+@click.group("table", short_help="Topics as rows of a database or lakehouse table, and back.")
 def command() -> None:
-    """Copy topics into a table of PostgreSQL, SQLite, MySQL or MariaDB, a row for each record, and rows into a log.
+    """Copy topics into a table of PostgreSQL, SQLite, MySQL, MariaDB, Apache Iceberg or Delta Lake, a row for each
+    record, and rows of a database into a log.
 
-    SQLite needs nothing more; the others need `pip install 'offsetfs[tables]'`.
+    SQLite needs nothing more; other databases need `pip install 'offsetfs[tables]'`, lakehouse tables
+    `offsetfs[iceberg]` or `offsetfs[delta]`.
 
     \b
     offsetfs table sync /var/lib/kafka/data sqlite:///orders.db --topic orders --create
     offsetfs table sync ~/mirror postgresql://app@db/events --topic 'orders|users.*' --follow
+    offsetfs table sync ~/mirror iceberg:/data/lake --topic orders --create --decode
     offsetfs table load postgresql://app@db/events ~/restored
 
     Exit codes: 1 wrong call or permissions, 2 system error, 32 refused, or not everything was copied.

@@ -65,7 +65,10 @@ def parse_url(text: str, password: str | None = None) -> DatabaseUrl:
         raise TableError(f"the URL of the database cannot be read; write {_FORMS}") from None
     scheme = _SCHEMES.get(parts.scheme, parts.scheme)
     if not scheme or "://" not in text:
-        raise TableError(f"the URL of the database has no scheme; write {_FORMS}")
+        raise TableError(
+            f"the URL of the database has no scheme; write {_FORMS}; "
+            "table sync takes iceberg:/WAREHOUSE and delta:/TABLE, too"
+        )
     if scheme == SQLITE:
         if parts.netloc or len(parts.path) < 2 or parts.query:
             raise TableError("the file of SQLite: write sqlite:///file.db, or sqlite:////folder/file.db")
