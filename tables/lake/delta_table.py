@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -31,6 +32,8 @@ _DESCRIPTION = "records of Kafka, by offsetfs table sync"
 _DAY = "_day"
 _STATISTICS = ("_partition", "_offset", "_timestamp")
 """The columns whose least and largest values are in the log of the table."""
+_COLOR = re.compile(r"\s*(\x1b\[[0-9;]*m)+↳(\x1b\[[0-9;]*m)*|\x1b\[[0-9;]*m")
+"""Colors in messages of deltalake; before a cause, with an arrow."""
 
 
 class DeltaTable:
@@ -47,7 +50,7 @@ class DeltaTable:
             if may_create:
                 self._create(columns, topic, is_by_day=is_by_day)
             try:
-                self._table = Delta(self._place)
+                self._table = Delta(self._place, storage_options=_storage_options(self._place))
             except TableNotFoundError:
                 raise TableError(f"{self.name}: there is no such table; --create creates it") from None
             self._files = _file_system(self._place)
@@ -70,6 +73,7 @@ class DeltaTable:
             partition_by=[_DAY] if is_by_day else None,
             name=topic,
             description=_DESCRIPTION,
+            storage_options=_storage_options(self._place),
         )
 
     def grow(self, columns: pa.Schema) -> None:
@@ -155,7 +159,13 @@ class DeltaTable:
         try:
             yield
         except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
-            raise TableError(f"{self.name}: {' '.join(str(error).split())}") from error
+            raise TableError(f"{self.name}: {' '.join(_COLOR.sub(':', str(error)).split())}") from error
+
+
+def _storage_options(place: str) -> dict[str, str] | None:
+    """Return what the library needs for a service of S3 without TLS, which archives take by the same variable."""
+    is_plain = place.startswith("s3") and os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+    return {"allow_http": "true"} if is_plain else None
 
 
 def _id(partition: TopicPartition) -> str:
