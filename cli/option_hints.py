@@ -33,7 +33,7 @@ _HINTS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("--csv", "--format", "--output", "-o"), _CSV),
         "--json": "records are lines of JSON without it",
         "--not": "--where takes NOT, such as \"NOT contains(value_text, 'x')\"",
-        "--offset": "write --from N --to N+1, or offsetfs cat LOGDIR TOPIC-PARTITION/N",
+        "--offset": "write --from N --to N+1; offsetfs cat LOGDIR TOPIC-PARTITION/N prints the value, too",
         "-k": "write --key",
     },
     "groups": {
@@ -46,6 +46,7 @@ _HINTS: dict[str, dict[str, str]] = {
         "--lag": "it is shown without an option",
         "--topic": "--reset-to takes topics after GROUP",
     },
+    "mount": {"--web": "write -o web=HOST:PORT"},
     "mirror": {"--retention.ms": "write -o retention.ms=7d"},
     "schemas": {
         "--id": "write the id after LOGDIR",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
+import click
 import pytest
 
 from offsetfs import NewRecord, cli
 from offsetfs import open as open_log
-from offsetfs.cli import exit_codes, run
+from offsetfs.cli import exit_codes, option_hints, run
 
 pytestmark = pytest.mark.unit
 
@@ -30,6 +32,24 @@ def test_a_command_of_another_tool_has_a_suggestion(arguments: list[str], capsys
 def test_names_of_other_tools_are_no_verbs_here() -> None:
     assert cli._VERB_OF_SYNONYM.keys().isdisjoint(cli.VERBS)
     assert cli.VERBS.keys() >= set(cli._VERB_OF_SYNONYM.values())
+
+
+def test_remedies_for_options_of_other_tools_name_options_that_are_there() -> None:
+    """The options of a remedy are those of the command, or of the one that it names."""
+    group = cli.root_command
+    for verb, hints in option_hints._HINTS.items():
+        for option, hint in hints.items():
+            assert option not in _options(group, verb), (verb, option)
+            for part in hint.split("; "):
+                other = re.search(r"offsetfs (\w+)", part)
+                known = _options(group, other[1] if other else verb)
+                assert known.issuperset(re.findall(r"(?<!\S)--?[a-z-]+", part)), (verb, part)
+
+
+def _options(group: click.Group, verb: str) -> set[str]:
+    command = group.get_command(click.Context(group), verb)
+    assert command is not None, verb
+    return {name for parameter in command.params for name in parameter.opts}
 
 
 def test_help_and_version_are_verbs_too(capsys: pytest.CaptureFixture[str]) -> None:
